@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `acl_rules`; what it checks is in the library.
+//! The target `acl_rules`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::acl_rules::check(data));

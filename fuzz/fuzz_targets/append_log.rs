@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `append_log`; what it checks is in the library.
+//! The target `append_log`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::append_log::check(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `cluster_bus`; what it checks is in the library.
+//! The target `cluster_bus`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::cluster_bus::check(data));

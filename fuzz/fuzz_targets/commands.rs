@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `commands`; what it checks is in the library.
+//! The target `commands`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::commands::check(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `nodes_conf`; what it checks is in the library.
+//! The target `nodes_conf`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::nodes_conf::check(data));

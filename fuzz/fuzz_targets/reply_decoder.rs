@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `reply_decoder`; what it checks is in the library.
+//! The target `reply_decoder`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::reply_decoder::check(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `request_parser`; what it checks is in the library.
+//! The target `request_parser`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::request_parser::check(data));

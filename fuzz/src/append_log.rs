@@ -1,6 +1,6 @@
-//! Files of commands and manifests of any bytes: no panic, no room for what a length only claims, the same
-//! whatever pieces the file comes in, what was read is read again, and it is replayed into a keyspace as at
-//! the start.
+//! Files of commands and manifests of any bytes: no panic, no room for a length that is only claimed, the
+//! same whatever pieces the file comes in, read items are written and read again, and it is replayed into a
+//! keyspace as at the start.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -35,7 +35,7 @@ pub fn check(data: &[u8]) {
         && !(manifest.is_empty() && manifest.history.is_empty())
     {
         let text = manifest.to_text();
-        // Whoever writes a manifest refuses one whose quoted names make lines that are too long.
+        // The writer of a manifest refuses one whose quoted names make lines that are too long.
         let is_readable = text.split_inclusive('\n').all(|line| line.len() <= 1024);
         assert!(!is_readable || Manifest::parse(&text) == Ok(manifest), "{text}");
     }
@@ -76,7 +76,7 @@ impl Keyspace {
         self.keys.alone(|keys| {
             for command in commands.iter().filter(|command| !command.is_empty()) {
                 let args = OwnedArgs::from_slices(command.iter().map(Vec::as_slice));
-                // What cannot be run is told to who starts the server.
+                // A command that cannot run is reported at the start.
                 let _ = replay.run(keys, &args.view(), &mut |keys, work| work(keys));
             }
             // Nothing stays for the end, where the search for leaks takes no tagged pointer for one.
@@ -86,7 +86,7 @@ impl Keyspace {
     }
 }
 
-/// Commands, where what follows them begins, and why that cannot be read.
+/// Commands, the offset behind them, and why the rest cannot be read.
 fn read(file: impl Read) -> (Vec<Command>, u64, Option<String>) {
     let mut reader = CommandReader::new(file, 0);
     let mut commands = Vec::new();

@@ -1,5 +1,5 @@
-//! Streams and packets of the cluster bus: no panic, no room for what a length only claims, the same packets
-//! whatever pieces they come in, and what was read is written and read alike.
+//! Streams and packets of the cluster bus: no panic, no room for a length that is only claimed, the same
+//! packets whatever pieces they come in, and read packets are written and read alike.
 
 use martlet_cluster::packet::{Frames, Packet};
 

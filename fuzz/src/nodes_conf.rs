@@ -1,4 +1,4 @@
-//! Files of nodes: no panic, and what was read is written and read alike, also by a node that starts from it.
+//! Files of nodes: no panic, and a read file is written and read alike, also by a node that starts from it.
 
 use martlet_base::random::Random;
 use martlet_cluster::conf::Conf;

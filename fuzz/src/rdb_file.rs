@@ -1,5 +1,5 @@
-//! Whole RDB files of any bytes: reading them record by record and by batches ends alike, and what is whole
-//! goes round.
+//! Whole RDB files of any bytes: reading them record by record and by batches ends alike, and whole files go
+//! round.
 
 use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Records, Splitter};
 use martlet_rdb::file::{FileError, FileWriter, Item, ReadOptions, Record, read_file};
@@ -17,7 +17,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// What is compared of a record: its database, key, times and uses as text, and the bytes of its value.
+/// The compared facts of a record: its database, key, times and uses as text, and the bytes of its value.
 type Seen = (String, usize);
 
 fn seen<K: AsRef<[u8]>>(record: &Record<Value, K>) -> Seen {

@@ -1,4 +1,4 @@
-//! RESTORE's decoder on any bytes: it never panics, and what it accepts goes round.
+//! RESTORE's decoder on any bytes: it never panics, and an accepted value goes round.
 
 use martlet_rdb::crc64::crc64;
 use martlet_rdb::{Limits, VERSION_VALKEY, payload};

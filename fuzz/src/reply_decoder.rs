@@ -1,4 +1,5 @@
-//! The client's decoder on what a server might send: it never panics, and a prefix never gives another reply.
+//! The client's decoder on a server's possible output: it never panics, and a prefix never gives another
+//! reply.
 
 use martlet_client::resp::decode;
 

@@ -1,5 +1,5 @@
-//! Input of scripts' libraries that anybody may have sent: it is refused with an error, or what was read of
-//! it is written again the same way twice.
+//! Input of scripts' libraries from anywhere: it is refused with an error, or its value is written again the
+//! same way twice.
 
 use std::cell::RefCell;
 
@@ -7,9 +7,9 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_script::{Called, Compiled, Engine, Host, Inputs, Interpreter, LogLevel, Run, Verdict, Version};
 
-/// Reads ARGV[1] with each library, writes what was read, and reads that. MessagePack is written down to 16
-/// levels of tables, with nil for what is deeper: as an element that is read as none, and refused as a key
-/// (redis-server 7.0.15 does both). What was read of it is the same from then on.
+/// Reads ARGV[1] with each library, writes the value, and reads that. MessagePack is written down to 16
+/// levels of tables, with nil for deeper ones: as an element that is read as absent, and refused as a key
+/// (redis-server 7.0.15 does both). Its value is the same from then on.
 const SCRIPT: &[u8] = b"
 local function again(decode, encode, cuts)
   local ok, value = pcall(decode, ARGV[1])

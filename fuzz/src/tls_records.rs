@@ -1,5 +1,5 @@
-//! Bytes from anybody to the TLS adapter: whatever they are, only what a client that has shaken hands has
-//! encrypted reaches the sink, whole records of it and in order.
+//! Arbitrary bytes to the TLS adapter: whatever they are, only bytes that a client has encrypted after its
+//! handshake reach the sink, whole records of it and in order.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -134,7 +134,7 @@ fn shake_hands(server: &mut Tls<Memory>, record: &mut Record, client: &mut Clien
     }
 }
 
-/// The first byte says who speaks and the second how bytes are cut; then come the bytes.
+/// The first byte says which side speaks and the second how bytes are cut; then come the bytes.
 pub fn check(data: &[u8]) {
     let [mode, cut, bytes @ ..] = data else { return };
     let mut server = Tls::new(Memory::default());
@@ -147,7 +147,7 @@ pub fn check(data: &[u8]) {
         let mut client = client();
         shake_hands(&mut server, &mut record, &mut client);
         if mode & 4 != 0 {
-            // What the client encrypts, with a bit turned over.
+            // The client's encrypted bytes, with one bit inverted.
             honest = bytes.to_vec();
             for piece in bytes.chunks(usize::from(*cut) * 7 + 1) {
                 client.writer().write_all(piece).expect("memory");

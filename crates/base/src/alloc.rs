@@ -1,8 +1,8 @@
 //! The counting allocator: mimalloc with exact accounting of requested bytes, so that `used_memory` costs no
 //! lock.
 //!
-//! Each thread adds to a counter of its own; [`used_bytes`] sums them. A block may be freed by another thread
-//! than the one that allocated it, so single counters may be negative; the sum is right.
+//! Each thread adds to its own counter; [`used_bytes`] sums them. A block may be freed by another thread than
+//! the one that allocated it, so single counters may be negative; the sum is right.
 
 use libmimalloc_sys as ffi;
 use std::alloc::{GlobalAlloc, Layout};
@@ -47,9 +47,8 @@ fn add(bytes: i64) {
     }
 }
 
-/// Bytes that the calling thread has requested, less those that it has freed, whoever requested them: how far
-/// this has grown says how much the thread may have added to [`used_bytes`]. Threads that share a counter
-/// share this.
+/// Bytes that the calling thread has requested, less those that it has freed, whichever thread requested
+/// them: its growth bounds the thread's addition to [`used_bytes`]. Threads that share a counter share this.
 #[inline]
 pub fn thread_bytes() -> i64 {
     let index = MINE.try_with(Cell::get).unwrap_or(SHARED).min(SHARED);
@@ -153,8 +152,8 @@ unsafe impl GlobalAlloc for Accounting {
     }
 }
 
-/// Gives back to the system what was freed some time ago (mimalloc's `purge_delay`); to be called now and
-/// then, since the allocator only looks when it is used.
+/// Gives memory that was freed some time ago (mimalloc's `purge_delay`) back to the system; to be called now
+/// and then, since the allocator only looks when it is used.
 pub fn purge_old() {
     // SAFETY: as in `purge`. Miri cannot call it, and needs no memory given back.
     #[cfg(not(miri))]
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// Held by whoever makes the sum of the counters move.
+    /// Held while the sum of the counters is moved.
     static COUNTING: Mutex<()> = Mutex::new(());
 
     #[test]

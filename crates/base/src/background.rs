@@ -18,7 +18,7 @@ fn fork() -> io::Result<bool> {
     }
 }
 
-/// Leaves the terminal: the caller goes on in a grandchild that belongs to no session's leader, with its
+/// Leaves the terminal: the caller continues in a grandchild that belongs to no session's leader, with its
 /// standard streams on `/dev/null`; the process that called exits with status 0. Must run before the first
 /// thread.
 ///
@@ -60,7 +60,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Somebody may have removed it already; there is nothing left to do about it.
+        // The file may have been removed already; there is nothing left to do about it.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -91,7 +91,7 @@ fn scaled(counts: u64, scale: u64) -> u64 {
     ((u128::from(counts) * u128::from(scale)) >> 32) as u64
 }
 
-/// The processor's time-stamp counter; 0 where there is none that we know.
+/// The processor's time-stamp counter; 0 on processors without a known one.
 #[inline(always)]
 fn read_counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

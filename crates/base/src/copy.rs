@@ -1,11 +1,11 @@
 //! Copies of bytes that may be long.
 //!
-//! glibc's memcpy copies what is longer than 2,112 bytes with `rep movsb` where the processor calls it fast.
-//! On Zen 3 and Zen 4 that takes 15 times as long when the destination begins a few bytes behind the source,
-//! modulo 4,096: just as a reply begins a few bytes behind the value that it tells, since long blocks of
-//! memory begin at pages. (glibc bug 30994. Measured on an EPYC of Zen 4, glibc 2.36: 2.5 to 3.3 GB/s instead
-//! of 35 for distances of 1 to 15 bytes, up to 1 MB.) There the bytes are copied in pieces, for which memcpy
-//! uses vectors; beyond, `rep movsb` is the faster of the two, since it need not read what it overwrites.
+//! glibc's memcpy copies more than 2,112 bytes with `rep movsb` where the processor calls it fast. On Zen 3
+//! and Zen 4 that takes 15 times as long when the destination begins a few bytes behind the source, modulo
+//! 4,096: just as a reply begins a few bytes behind its value, since long blocks of memory begin at pages.
+//! (glibc bug 30994. Measured on an EPYC of Zen 4, glibc 2.36: 2.5 to 3.3 GB/s instead of 35 for distances of
+//! 1 to 15 bytes, up to 1 MB.) There the bytes are copied in pieces, for which memcpy uses vectors; beyond,
+//! `rep movsb` is the faster of the two, since it need not read the overwritten bytes.
 
 /// The longest piece that memcpy copies by vectors.
 const PIECE_BYTES: usize = 2048;
@@ -41,7 +41,7 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     let mut at = 0;
     while at < len {
         let piece = piece_bytes.min(len - at);
-        // SAFETY: a part of what the caller has promised.
+        // SAFETY: a part of the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), piece) };
         at += piece;
     }

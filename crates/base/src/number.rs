@@ -70,7 +70,7 @@ pub fn decimal_len(value: i64) -> usize {
         powers
     };
     let magnitude = value.unsigned_abs() | 1;
-    // 1,233 / 4,096 is the logarithm of 2; what it gives is one too few where the power is reached.
+    // 1,233 / 4,096 is the logarithm of 2; the result is one too few where the power is reached.
     let least = ((u64::BITS - magnitude.leading_zeros()) * 1233 / 4096) as usize;
     least + usize::from(magnitude >= POWERS[least]) + usize::from(value < 0)
 }
@@ -100,10 +100,10 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
-/// Reads a floating point number as C's `strtod` does in the C locale, and refuses what Redis refuses:
-/// an empty text, leading blanks, anything left over, NaN, and numbers too large or too small to be told
-/// from infinity or zero. Accepts `inf` and `infinity` in any case, with a sign, and hexadecimal
-/// numbers (`0x1.8p3`). The nearest double is returned, ties to even.
+/// Reads a floating point number as C's `strtod` does in the C locale, and refuses the same texts as Redis:
+/// an empty text, leading blanks, anything left over, NaN, and numbers too large or too small to be
+/// distinguished from infinity or zero. Accepts `inf` and `infinity` in any case, with a sign, and
+/// hexadecimal numbers (`0x1.8p3`). The nearest double is returned, ties to even.
 #[inline]
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     match parse_short_decimal(text) {
@@ -162,7 +162,8 @@ pub fn parse_f64_saturating(text: &[u8]) -> Option<f64> {
     Some(convert(scan::scan(text)?).unwrap_or_else(|beyond| beyond))
 }
 
-/// The nearest double; as an error, infinity or zero for what is too large or too small to be told from it.
+/// The nearest double; as an error, infinity or zero for a number too large or too small to be distinguished
+/// from it.
 fn convert(scanned: Scanned<'_>) -> Result<f64, f64> {
     let sign = if scanned.negative { -1.0 } else { 1.0 };
     match scanned.magnitude {
@@ -343,7 +344,7 @@ fn split_shortest(shortest: &[u8]) -> ([u8; 24], usize, i32) {
     (digits, count, power)
 }
 
-/// Appends to a fixed array; what does not fit is left out, and nothing written here ever is too long.
+/// Appends to a fixed array; bytes beyond it are left out, and no text written here is ever too long.
 struct Writer<'a> {
     text: &'a mut [u8; F64_TEXT_MAX_BYTES],
     length: usize,

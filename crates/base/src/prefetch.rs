@@ -1,10 +1,10 @@
-//! Asking the processor for memory that will be used soon: hints without effect on what the program means.
+//! Prefetching memory that will be used soon: hints without effect on the program's meaning.
 
 use crate::hash::hash_bytes;
 
-/// What the processor loads at a time.
+/// Bytes that the processor loads at a time.
 pub const CACHE_LINE_BYTES: usize = 64;
-/// Lines of one thing that are asked for: what follows, the processor sees coming.
+/// Lines of one thing that are prefetched: the processor foresees the next ones.
 const LINES_MAX: usize = 4;
 
 /// Asks for the line at `address`, which need not be valid.
@@ -19,7 +19,7 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// What a command looks for in a collection.
+/// A command's search in a collection.
 #[derive(Clone, Copy, Debug)]
 pub enum Name {
     /// A member or a field.
@@ -33,11 +33,11 @@ pub enum Name {
     Index(i64),
 }
 
-/// One step of the probe for a name, before the command runs: it reads what the steps before it prefetched,
-/// and queues what the next step or the command will read.
+/// One step of the probe for a name, before the command runs: it reads lines that the steps before it
+/// prefetched, and queues lines that the next step or the command will read.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeStep {
-    /// What is looked for.
+    /// The searched name.
     pub name: Name,
     /// Whether the command may add the name.
     pub is_write: bool,
@@ -50,7 +50,7 @@ pub struct ProbeStep {
 pub enum Progress {
     /// This was the last.
     Done,
-    /// There is more behind what was queued.
+    /// There is more behind the queued lines.
     More,
 }
 
@@ -58,8 +58,8 @@ pub enum Progress {
 ///
 /// A processor without an address' translation at hand looks for that before it is done with a prefetch,
 /// several at a time if it may; but a locked instruction waits for all before it, and lets nothing after it
-/// begin. So what is found under locks is queued here, and issued with no lock between: measured,
-/// that is a third of what HGET costs where the data is spread over many pages.
+/// begin. So addresses found under locks are queued here, and issued with no lock between: measured, that is
+/// a third of HGET's cost where the data is spread over many pages.
 #[derive(Debug, Default)]
 pub struct PrefetchQueue(Vec<usize>);
 

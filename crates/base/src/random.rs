@@ -57,10 +57,10 @@ impl Random {
     }
 }
 
-/// Fills a buffer with bytes that nobody can guess.
+/// Fills a buffer with bytes that cannot be guessed.
 ///
 /// # Errors
-/// When the operating system has none.
+/// The operating system has none.
 pub fn fill_secret(bytes: &mut [u8]) -> std::io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -8,7 +8,7 @@ pub const SLOT_COUNT: usize = 16_384;
 /// Bytes that one step of [`crc16`] takes.
 const STEP: usize = 8;
 
-/// CRC16 of a byte that so many bytes of zero follow.
+/// CRC16 of a byte that is followed by this many bytes of zero.
 static TABLES: [[u16; 256]; STEP] = {
     let mut tables = [[0u16; 256]; STEP];
     let mut byte = 0;
@@ -98,7 +98,7 @@ static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
 });
 
 /// The shortest hash tag of letters and digits whose keys are in a slot, the first of these in the order of
-/// Redis' table; empty for what is no slot.
+/// Redis' table; empty for an invalid slot.
 pub fn tag_of_slot(slot: u16) -> &'static str {
     TAGS.get(usize::from(slot)).map_or("", String::as_str)
 }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_tag_is_found_wherever_it_is() {
         for (before, after) in (0..20).flat_map(|before| (0..20).map(move |after| (before, after))) {
-            // Bytes that differ from what is looked for by one bit, or in sign.
+            // Bytes that differ from the searched ones by one bit, or in sign.
             let around = [b'z', b'|', 0xFB, b'y', 0, 0xFF, b'}'];
             let around = |len: usize| (0..len).map(|at| around[at % around.len()]).collect::<Vec<u8>>();
             let plain = [around(before), around(after)].concat();

@@ -1,8 +1,8 @@
-//! What a thread asks of the kernel for itself.
+//! A thread's requests to the kernel for itself.
 
-/// Marks the calling thread as one that has time: waking it does not interrupt whoever runs on its core,
-/// though it gets its fair share (`SCHED_BATCH`). For threads that work for those which serve clients, on
-/// what may be the same core. Where the kernel refuses, the thread stays as it is.
+/// Marks the calling thread as one that has time: waking it does not interrupt the thread on its core, though
+/// it gets its fair share (`SCHED_BATCH`). For threads that work for those which serve clients, on maybe the
+/// same core. Where the kernel refuses, the thread stays as it is.
 pub fn use_batch_scheduling() {
     #[cfg(all(target_os = "linux", not(miri)))]
     // SAFETY: an all-zero `sched_param` is valid (some libraries give it more fields), and it is read during

@@ -16,17 +16,18 @@ use crate::hooks::Hooks;
 use crate::lazyfree::LazyFree;
 use crate::snapshot::{Part, Snapshot};
 
-/// What a shard's lock guards.
+/// The data under a shard's lock.
 #[derive(Default)]
 #[repr(C)]
 pub struct ShardState {
-    /// Who waits for them.
+    /// The clients that wait for them.
     pub hooks: Hooks,
     /// The keys.
     pub keys: Shard,
 }
 
-// What a command on the first database needs lies in the first of the two cache lines: lock, hooks and table.
+// The parts that a command on the first database needs lie in the first of the two cache lines: lock, hooks
+// and table.
 #[repr(C, align(128))]
 struct Cell {
     lock: RawLock,
@@ -45,8 +46,8 @@ impl Cell {
     }
 }
 
-/// Shards that are peeked at together: as many looks as a processor works on at a time, and nobody waits long
-/// for one of them.
+/// Shards that are peeked at together: as many looks as a processor works on at a time, and no thread waits
+/// long for one of them.
 const PEEKS_TOGETHER: usize = 4;
 
 /// How often a shard is asked for that must not be waited for: some microseconds, which most commands take
@@ -67,19 +68,18 @@ pub struct Engine {
     pub counters: Box<[CachePadded<Counters>]>,
     /// Where large values go to be freed.
     pub lazy_free: LazyFree,
-    /// Scripts that have run for so long that no client's request waits for them any more: neither for their
-    /// shards nor for the gate.
+    /// Busy scripts, for which no client's request waits any more: neither for their shards nor for the gate.
     pub busy_scripts: AtomicUsize,
     /// How much clients' caches are known to hold.
     pub tracking: TrackingTotals,
-    /// What is done to the keys, in order.
+    /// The keys' effects, in order.
     pub journal: Journal,
     /// The snapshot under way, if there is one.
     pub snapshot: CachePadded<Snapshot>,
     parts: Box<[PartCell]>,
     /// Slots whose keys are on their way here.
     pub hidden: HiddenSlots,
-    /// See [`Lrfu`](crate::Lrfu); moved on by who evicts, once in a tick.
+    /// The clock of [`Lrfu`](crate::Lrfu); the evicting thread advances it, once in a tick.
     eviction_clock: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ struct PartCell(UnsafeCell<Part>);
 // SAFETY: as for `Cell`.
 unsafe impl Sync for PartCell {}
 
-/// Sizes of what is remembered for clients that cache keys; changed only where somebody does.
+/// Sizes of the tables for clients that cache keys; changed only where a client does.
 #[derive(Debug, Default)]
 pub struct TrackingTotals {
     /// Keys.
@@ -106,7 +106,7 @@ impl TrackingTotals {
     }
 }
 
-/// Which shards a thread has locked. Nobody else has them meanwhile, which is what makes access sound.
+/// The shards that a thread has locked. No other thread has them then, which makes access sound.
 #[derive(Debug, Default)]
 pub enum LockedShards {
     /// None.
@@ -223,7 +223,7 @@ impl Engine {
         self.cells[shard].lock.lock_unless(|| self.has_busy_script())
     }
 
-    /// Locks one shard if whoever has it gives it back at once.
+    /// Locks one shard if its holder unlocks it at once.
     pub(crate) fn try_lock(&self, shard: usize) -> bool {
         (0..TRY_SPINS).any(|_| {
             let locked = self.cells[shard].lock.try_lock();
@@ -334,8 +334,7 @@ impl Engine {
         Shard::prefetch_header(cell.state.get().cast::<Shard>());
     }
 
-    /// Looks into a shard if it is free at this instant: for what is worth little, such as what to ask the
-    /// processor for.
+    /// Looks into a shard if it is free at this instant: for optional work, such as prefetching.
     #[inline]
     pub fn peek<R>(&self, hash: u64, look: impl FnOnce(&Shard) -> R) -> Option<R> {
         let cell = self.cell_of(hash);

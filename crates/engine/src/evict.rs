@@ -95,8 +95,8 @@ impl Evictor {
 }
 
 impl Keys {
-    /// Evicts one key; false if there is none that may be. No shard may be locked. After true the key's shard
-    /// is, so that the caller tells of the deletion before it unlocks it, and the database of the key is
+    /// Evicts one key; false if no key may be evicted. No shard may be locked. After true the key's shard is,
+    /// so that the caller announces the deletion before it unlocks it, and the database of the key is
     /// selected.
     pub fn evict_one(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) -> bool {
         if evictor.policy.replace(policy) != Some(policy) {
@@ -136,10 +136,10 @@ impl Keys {
         }
     }
 
-    /// Deletes a candidate that is still what it was.
+    /// Deletes a candidate that is unchanged.
     fn evict(&mut self, key: &Key<'_>, candidate: &Candidate, policy: EvictionPolicy) -> bool {
         let Some(entry) = self.get(key) else {
-            // What has expired meanwhile gives room just as well.
+            // A key that has expired since gives room just as well.
             return self.delete_if_expired(key);
         };
         let is_eligible = !policy.volatile_only || entry.expiry_ms().is_some();

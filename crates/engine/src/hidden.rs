@@ -1,7 +1,8 @@
-//! Slots whose keys nobody sees but who brings them: they are on their way here from another node.
+//! Slots being imported: their keys are visible to the importing connection only, since they are on their way
+//! here from another node.
 //!
-//! Invariant: which slots those are changes behind the closed gate only. Requests for their keys are sent to
-//! the slots' owner anyhow; what is asked here is by whoever walks, counts or picks keys of its own accord.
+//! Invariant: the set of these slots changes behind the closed gate only. Requests for their keys are sent to
+//! the slots' owner anyhow; walks, counts and random picks ask here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,7 +22,7 @@ const WORDS: usize = SLOT_COUNT / 64;
 /// See the [module docs](self).
 pub struct HiddenSlots {
     any: AtomicBool,
-    /// Keys of theirs may have been deleted with all others.
+    /// Their keys may have been deleted with all others.
     is_flushed: AtomicBool,
     bits: Box<[AtomicU64]>,
 }

@@ -1,5 +1,5 @@
-//! The thread that frees large values, so that nobody who holds a shard waits for it, and that gives freed
-//! memory back.
+//! The thread that frees large values, so that no thread with a locked shard waits for it, and that gives
+//! freed memory back.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::Duration;
 /// How often the idle thread gives memory that was freed back to the system.
 const PURGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the thread is asked to do, in the order in which it is asked.
+/// The thread's jobs, in their order.
 enum Job {
-    /// Drop this, which counts as so many objects.
+    /// Drop this, which counts as this many objects.
     Drop(usize, Box<dyn Any + Send>),
-    /// Tell somebody that what was left to it before is freed.
+    /// Call this once earlier jobs are done.
     Tell(Box<dyn FnOnce() + Send>),
 }
 

@@ -1,4 +1,4 @@
-//! What is noted of the use of a key: 24 bits in its entry, by the policy that keys are evicted by.
+//! The record of a key's use: 24 bits in its entry, by the eviction policy.
 
 use martlet_base::random::Random;
 
@@ -28,7 +28,7 @@ pub enum Touch {
 const LFU_INITIAL: u32 = 5;
 
 impl Touch {
-    /// What a key that is created at `now_ms` starts with.
+    /// The initial record of a key that is created at `now_ms`.
     pub(crate) fn initial(self, now_ms: i64) -> u32 {
         match self {
             Touch::Nothing => (now_ms / 1000) as u32 & 0xff_ffff,
@@ -83,9 +83,9 @@ fn next_frequency(old: u32, minutes: u16, log_factor: u32, decay_minutes: u32, r
 /// The LRFU policy (Lee and others, "LRFU: a spectrum of policies that subsumes the least recently used and
 /// least frequently used policies", IEEE Transactions on Computers 50(12), 2001).
 ///
-/// Each access counts one when it happens and half as much after each half-life, so that a key's value is
-/// what its accesses still count together. The time is that of the cache: how often as many keys have been
-/// evicted as it holds. So nothing ages where nothing has to go.
+/// Each access counts one when it happens and half as much after each half-life, so that a key's value is the
+/// present sum of its accesses. The time is that of the cache: how often as many keys have been evicted as it
+/// holds. So nothing ages where nothing has to be evicted.
 ///
 /// Of the 24 bits the upper 16 are the clock at the last access, in [`Lrfu::TICKS_PER_TURNOVER`]; the lower 8
 /// the binary logarithm of the value then, in sixteenths, rounded at random so that small additions count.
@@ -111,7 +111,7 @@ impl Lrfu {
         u32::from(self.tick) << 8
     }
 
-    /// The logarithm of what the 24 bits are worth now, in parts of [`Lrfu::PARTS`].
+    /// The logarithm of the 24 bits' present value, in parts of [`Lrfu::PARTS`].
     fn aged(self, old: u32) -> i32 {
         let elapsed = i32::from(self.tick.wrapping_sub((old >> 8) as u16));
         (old & 0xff) as i32 * Self::STEP - elapsed
@@ -158,7 +158,7 @@ mod tests {
             bits = now.next(bits, &mut random);
         }
         assert!((58..=70).contains(&now.value(bits)), "{}", now.value(bits));
-        // The clock turns over meanwhile.
+        // The clock turns over in this time.
         let after = |half_lives: u16| Lrfu { tick: now.tick.wrapping_add(half_lives * 256) };
         assert!((14..=18).contains(&after(2).value(bits)));
         assert_eq!(after(20).value(bits), 0);

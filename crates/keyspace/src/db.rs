@@ -49,7 +49,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The hash of a key, from which its shard and its place follow: nobody computes it in another way.
+/// The hash of a key, from which its shard and its place follow: the only way to compute it.
 #[inline]
 pub fn key_hash(name: &[u8]) -> u64 {
     hash_key(name)
@@ -100,7 +100,7 @@ pub struct Db {
     pub(crate) figures: Option<Box<Figures>>,
 }
 
-/// What is counted of a database's keys.
+/// Counters of a database's keys.
 #[derive(Default)]
 pub(crate) struct Figures {
     /// Keys that have an expiry.
@@ -122,7 +122,7 @@ impl Default for Db {
 }
 
 impl Db {
-    /// Number of keys, expired ones that nobody has touched since included.
+    /// Number of keys, expired ones included that have not been touched since.
     #[inline]
     pub fn len(&self) -> usize {
         self.table.len()
@@ -148,7 +148,7 @@ impl Db {
         self.figures.get_or_insert_default()
     }
 
-    /// Counts a key of this type anew whose size has changed.
+    /// Counts a key of this type whose size has changed.
     #[inline]
     pub(crate) fn resized(&mut self, kind: Kind, old: usize, new: usize) {
         if bin(old) != bin(new) {
@@ -176,7 +176,7 @@ impl Db {
         self.table.reserve(plan);
     }
 
-    /// Queues what tells where the key's bucket is.
+    /// Queues the lines that hold the key's bucket.
     pub fn queue_place(&self, hash: u64, queue: &mut PrefetchQueue) {
         self.table.queue_place(hash, queue);
     }
@@ -193,8 +193,8 @@ impl Db {
         self.table.queue_entry(hash, queue);
     }
 
-    /// One probe step for a name in the collection that the key with this hash holds.
-    /// Keys are not compared: an entry that shares the key's tag by chance costs lines that nobody needs.
+    /// One probe step for a name in the collection that the key with this hash holds. Keys are not compared:
+    /// an entry that shares the key's tag by chance costs unneeded lines.
     #[inline]
     pub fn queue_member(&self, hash: u64, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         let Some(spot) = self.table.find(hash, |_| true) else { return Progress::Done };
@@ -262,8 +262,8 @@ impl Db {
         }
     }
 
-    /// Stores a string, an integer if it spells one; what the key held before is given back unless it was a
-    /// short string, so that the caller can free it elsewhere.
+    /// Stores a string, an integer if it spells one; the old value is returned unless it was a short string,
+    /// so that the caller can free it elsewhere.
     #[inline]
     pub fn set_str(&mut self, key: &Key<'_>, bytes: &[u8], expiry: ExpiryChange, lru: u32) -> Option<Value> {
         self.set_new_str(key, NewStr::encode(bytes), expiry, lru)
@@ -441,7 +441,7 @@ impl Db {
         }
     }
 
-    /// Stores a value of any type with an expiry or none; gives back what the key held.
+    /// Stores a value of any type with an expiry or none; returns the old value.
     pub fn set_value(
         &mut self,
         key: &Key<'_>,
@@ -502,8 +502,8 @@ impl Db {
         Some(drop_or_keep(entry, effort))
     }
 
-    /// Gives back what an empty database still holds of its table and figures. For eviction, which goes on
-    /// for as long as memory is above its limit; elsewhere the next key would only ask for it again.
+    /// Frees the rest of an empty database's table and figures. For eviction, which continues for as long as
+    /// memory is above its limit; elsewhere the next key would only allocate it again.
     pub fn free_if_empty(&mut self) {
         if self.is_empty() {
             *self = Db::default();
@@ -592,19 +592,19 @@ impl Db {
         self.table.scan(position, want, slot_orders(slot), &is_of_slot, &key_hash, visit)
     }
 
-    /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the order
-    /// from which to go on, [`crate::ORDERS`] at the end. However the table changes between calls, a walk
-    /// from 0 meets each key that stays in it once.
+    /// Visits keys whose order ([`Key::order`]) is `from` or above, some hundred at most; returns the next
+    /// order, [`crate::ORDERS`] at the end. However the table changes between calls, a walk from 0 meets each
+    /// key that stays in it once.
     pub fn walk(&self, from: u64, mut visit: impl FnMut(Entry<'_>)) -> u64 {
         self.table.walk_segment(from, &key_hash, &mut |raw| visit(Entry::new(raw)))
     }
 
-    /// Queues the keys that [`Db::walk`] from here would visit first; returns the order from which to go on.
+    /// Queues the keys that [`Db::walk`] from here would visit first; returns the next order.
     pub fn queue_walk(&self, from: u64, queue: &mut PrefetchQueue) -> u64 {
         self.table.queue_segment(from, queue)
     }
 
-    /// Queues where [`Db::queue_walk`] from here would find what it queues.
+    /// Queues the places of [`Db::queue_walk`]'s reads from here.
     pub fn queue_walk_buckets(&self, from: u64, queue: &mut PrefetchQueue) {
         self.table.queue_buckets(from, queue);
     }
@@ -615,8 +615,8 @@ impl Db {
         self.table.count_range(slot_orders(slot), &|name: &[u8]| slot_in(key_hash(name)) == slot)
     }
 
-    /// As [`Db::walk`] from an order on, but visits a slot's keys only: begin with `None`, and go on as long
-    /// as an order is returned.
+    /// As [`Db::walk`] from an order on, but visits a slot's keys only: begin with `None`, and continue as
+    /// long as an order is returned.
     pub fn walk_slot(&self, slot: u16, from: Option<u64>, mut visit: impl FnMut(Entry<'_>)) -> Option<u64> {
         let (first, last) = slot_orders(slot);
         let next = self.walk(from.unwrap_or(first), |entry| {
@@ -643,7 +643,7 @@ impl Db {
         self.table.sample(pick, most, &mut |raw| visit(Entry::new(raw)));
     }
 
-    /// Number of keys that have an expiry, or `most` if there are more; takes no longer than for so many.
+    /// Number of keys that have an expiry, or `most` if there are more; takes no longer than for that many.
     pub fn expiring_up_to(&self, most: usize) -> usize {
         self.expiries.len_up_to(most)
     }

@@ -9,7 +9,7 @@ use crate::segment::Segment;
 
 /// Places that a directory may have whatever the number of entries.
 const SMALL_DIRECTORY: usize = 64;
-/// Two segments that together have no more entries than this are joined. Far below what a split leaves, so
+/// Two segments that together have no more entries than this are joined. Far below a split's remainder, so
 /// that a segment does not go back and forth.
 const JOIN_LEN: usize = 40;
 
@@ -32,7 +32,7 @@ impl Level {
         Level { places: vec![segment], len: segment.len(), depth: 0, deepest: 1, lower_depth: 0 }
     }
 
-    /// Empty segments, by depth, with room for so many keys each.
+    /// Empty segments, by depth, with room for the given number of keys each.
     pub(crate) fn planned(depth: u8, segments: &[(u8, usize)]) -> Level {
         let mut places = Vec::with_capacity(1 << depth);
         for &(segment_depth, keys) in segments {
@@ -64,12 +64,12 @@ impl Level {
         at >> spare << spare
     }
 
-    /// The place of a path's segment, which has room for one entry more then, or has a level of its own.
+    /// The place of a path's segment, which has room for one entry more then, or has its own level.
     ///
-    /// A full segment is split rather than grown beyond its usual size: always while the directory stays as
-    /// it is; and when it doubles, if it then has no more places than `bound`. Hashes drawn at random never
-    /// come near that, so only keys chosen to collide make a long segment, and pay for it with their own
-    /// lookups. Of one that has `most` bits already `or_else` makes what it needs.
+    /// A full segment is split rather than grown beyond its usual size: always while the directory stays
+    /// unchanged; and when it doubles, if it then has no more places than `bound`. Hashes drawn at random
+    /// never come near that, so only keys chosen to collide make a long segment, and pay for it with their
+    /// own lookups. For one that has `most` bits already `or_else` makes a level.
     pub(crate) fn make_room(
         &mut self,
         path: u64,
@@ -166,7 +166,7 @@ impl Level {
             + below
     }
 
-    /// Panics unless counts and depths are what they should be.
+    /// Panics unless counts and depths are right.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         assert_eq!(self.deepest, self.count_deepest());

@@ -40,7 +40,7 @@ pub(crate) enum Store {
     Embstr = 1,
     /// In the entry; `raw`.
     Raw = 2,
-    /// In an allocation of its own; `raw`.
+    /// In a separate allocation; `raw`.
     Boxed = 3,
     /// Not a string.
     Object = 4,
@@ -270,7 +270,7 @@ impl RawEntry {
         (flags & HAS_EXPIRY != 0).then(|| self.read(if flags & WIDE_KEY == 0 { 6 } else { 9 }))
     }
 
-    /// Overwrites the expiry where room for one is reserved; false when there is none.
+    /// Overwrites the expiry where room for one is reserved; false without room.
     pub(crate) fn overwrite_expiry(self, at_ms: i64) -> bool {
         let flags = self.flags();
         if flags & HAS_EXPIRY == 0 {
@@ -310,7 +310,7 @@ impl RawEntry {
         match self.str_value() {
             Some(StrValue::Int(number)) => decimal_len(number),
             Some(StrValue::Bytes(bytes)) => bytes.len(),
-            // SAFETY: the kind tells what the entry holds; nobody changes it during the call.
+            // SAFETY: the kind is that of the entry's object; the object does not change during the call.
             None => unsafe { object_len(self.kind(), self.object_at()) },
         }
     }
@@ -523,7 +523,7 @@ impl RawEntry {
                 // SAFETY: the pointer came from Arc::into_raw and its owner, this entry, ends here.
                 Value::Str { bytes: unsafe { Arc::from_raw(self.read::<*const Vec<u8>>(at)) }, raw: true }
             }
-            // SAFETY: the kind tells what was written there; the entry is freed below without dropping it.
+            // SAFETY: the kind is that of the written object; the entry is freed below without dropping it.
             None => unsafe { read_object(self.kind(), self.object_at()) },
         };
         self.free_block();

@@ -1,19 +1,19 @@
 //! The index of one database's expiring keys within a shard, ordered by time.
 //!
 //! Invariant: the pairs ascend within a chunk and from one chunk to the next, and no chunk is empty or holds
-//! more than [`CHUNK_PAIRS`]. So what is due is a prefix, a pair is found by two binary searches, and one can
-//! be drawn at random with the same chance for each.
+//! more than [`CHUNK_PAIRS`]. So the due pairs are a prefix, a pair is found by two binary searches, and one
+//! can be drawn at random with the same chance for each.
 
 /// When a key expires, in Unix milliseconds, and the hash that stands for the key.
 type Pair = (i64, u64);
 
-/// Most pairs of a chunk: what one insertion moves at most, 2 KB.
+/// Most pairs of a chunk: one insertion moves no more, 2 KB.
 const CHUNK_PAIRS: usize = 128;
 
-/// Pairs of time (Unix milliseconds) and key hash, ordered; what is due is a prefix.
+/// Pairs of time (Unix milliseconds) and key hash, ordered; the due ones are a prefix.
 ///
-/// Hashes stand for keys: who takes a due pair out looks the key up by its hash and time, so two keys with
-/// one hash are both found.
+/// Hashes stand for keys: a caller that takes a due pair out looks the key up by its hash and time, so two
+/// keys with one hash are both found.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryIndex {
     chunks: Vec<Vec<Pair>>,

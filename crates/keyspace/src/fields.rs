@@ -1,9 +1,9 @@
 //! The index of hashes whose fields expire, ordered by the time of the next field that does.
 //!
-//! Invariant: between commands the index holds exactly the pairs (time, key's hash) that the hashes
-//! themselves say they are indexed under ([`Hash::indexed_expiry_ms`]), and a hash with expiring fields is in
-//! it under a time that is not later than the first of them. Who changes a hash in a way that may change that
-//! time calls [`Db::index_fields`].
+//! Invariant: between commands the index holds exactly the pairs (time, key's hash) under which the hashes
+//! record that they are indexed ([`Hash::indexed_expiry_ms`]), and a hash with expiring fields is in it under
+//! a time that is not later than the first of them. A change of a hash that may change that time is followed
+//! by [`Db::index_fields`].
 
 use martlet_types::hash::{Hash, NO_EXPIRY};
 

@@ -1,7 +1,7 @@
-//! One shard of the keyspace: tables from key to value, and the index of what expires when.
+//! One shard of the keyspace: tables from key to value, and the index of expiries.
 //!
 //! Everything here is single-threaded by type: a [`Shard`] is changed through `&mut` only; the engine's locks
-//! decide who has it. Time comes in as `now_ms`. Nothing here knows commands or clients.
+//! decide which thread has it. Time comes in as `now_ms`. Nothing here knows commands or clients.
 
 mod db;
 mod directory;

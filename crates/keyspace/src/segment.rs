@@ -47,7 +47,7 @@ fn slots_with_tag(bucket: &Bucket, tag: u16) -> u32 {
     }
 }
 
-/// See above.
+/// The slots of a bucket with a tag, as bits.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn slots_with_tag(bucket: &Bucket, tag: u16) -> u32 {
@@ -81,7 +81,7 @@ fn next_size(bucket_count: u16) -> u16 {
 }
 
 /// A segment's place, size and fill in one word's worth of space each; the directory holds them by value. Or
-/// a level of the directory in its place, with no entries of its own: it looks empty, and crowded.
+/// a level of the directory in its place, without entries: it looks empty, and crowded.
 #[derive(Copy, Clone)]
 pub(crate) struct Segment {
     /// Buckets, or the level.
@@ -95,7 +95,7 @@ pub(crate) struct Segment {
 
 const _: () = assert!(size_of::<Segment>() == 16);
 
-// SAFETY: a segment owns what its slots point to; it is moved with the table that holds it.
+// SAFETY: a segment owns its slots' entries; it is moved with the table that holds it.
 unsafe impl Send for Segment {}
 
 /// Where a key is within its segment.
@@ -133,18 +133,18 @@ impl Segment {
     /// As [`Segment::level`], for changes.
     ///
     /// # Panics
-    /// Where there is none.
+    /// Without a level.
     #[inline]
     pub(crate) fn level_mut(&mut self) -> &mut Level {
         assert!(self.is_level, "a segment has no level below");
-        // SAFETY: as above; one place has the level.
+        // SAFETY: `buckets` points to a level here; one place has it.
         unsafe { &mut *self.buckets.cast::<Level>() }
     }
 
-    /// The level, which is the caller's now; `None` where there is none.
+    /// The level, which is the caller's now; `None` without one.
     pub(crate) fn take_level(&mut self) -> Option<Box<Level>> {
         let place = std::mem::replace(self, Segment::empty(self.depth));
-        // SAFETY: as above.
+        // SAFETY: `buckets` points to a level here, which was made by `Box::into_raw`.
         place.is_level.then(|| unsafe { Box::from_raw(place.buckets.cast::<Level>()) })
     }
 
@@ -367,7 +367,7 @@ impl Segment {
         self.resize(next_size(self.bucket_count));
     }
 
-    /// An empty segment with room for so many entries.
+    /// An empty segment with room for this many entries.
     pub(crate) fn with_room(depth: u8, len: usize) -> Segment {
         let mut segment = Segment::empty(depth);
         segment.resize(segment.size_for(len));
@@ -402,7 +402,7 @@ impl Segment {
         self.entry_lines().for_each(prefetch);
     }
 
-    /// Splits into two of one more bit of depth: `goes_right` tells for each entry.
+    /// Splits into two of one more bit of depth: `goes_right` decides for each entry.
     pub(crate) fn split(mut self, goes_right: impl Fn(RawEntry) -> bool) -> (Segment, Segment) {
         let mut halves: [Vec<u64>; 2] = [Vec::with_capacity(self.len()), Vec::with_capacity(self.len())];
         self.prefetch_entries();

@@ -28,12 +28,12 @@ struct Others(Vec<(usize, Box<Db>)>);
 
 static EMPTY: std::sync::LazyLock<EmptyDb> = std::sync::LazyLock::new(|| EmptyDb(Db::default()));
 
-/// A database that nobody can change: what an unused one looks like.
+/// A database that does not change: the content of an unused one.
 struct EmptyDb(Db);
 
 // SAFETY: it holds no entries and is only read.
 unsafe impl Sync for EmptyDb {}
-// SAFETY: as above.
+// SAFETY: the same holds for sending.
 unsafe impl Send for EmptyDb {}
 
 impl Shard {
@@ -101,7 +101,7 @@ impl Shard {
     }
 
     /// Visits at least `want` entries of a database from `position` on, if there are as many; `None` at the
-    /// end of the shard, else the position to go on from.
+    /// end of the shard, else the next position.
     pub fn scan(&self, db: usize, position: u64, want: usize, visit: impl FnMut(Entry<'_>)) -> Option<u64> {
         self.db(db).scan(position, want, visit)
     }

@@ -11,10 +11,9 @@ use crate::entry::RawEntry;
 use crate::value::{Kind, Object};
 use crate::view::Entry;
 
-/// Sizes that are told apart: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the
-/// last.
+/// Size classes: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the last.
 pub const SIZE_BINS: usize = 48;
-/// Numbers of types, two of which are nobody's here (modules, rate limits).
+/// Numbers of types, two of which do not occur here (modules, rate limits).
 const KINDS: usize = 9;
 
 /// Number of keys by type and size; INFO's `keysizes`. Types of which there has been no key take no room: of
@@ -74,7 +73,7 @@ impl PartialEq for Sizes {
     }
 }
 
-/// Counts entries anew, as a check.
+/// Counts entries from scratch, as a check.
 impl<'a> FromIterator<Entry<'a>> for Sizes {
     fn from_iter<I: IntoIterator<Item = Entry<'a>>>(entries: I) -> Self {
         let mut sizes = Sizes::default();
@@ -83,7 +82,7 @@ impl<'a> FromIterator<Entry<'a>> for Sizes {
     }
 }
 
-/// A collection of a database to be changed; its size is counted anew when this ends.
+/// A collection of a database to be changed; its size is recounted when this ends.
 pub struct ObjectMut<'a, T: Object> {
     object: &'a mut T,
     old: usize,

@@ -1,9 +1,9 @@
-//! The index of streams with what few have: idempotency records, ordered by the time at which the next one is
-//! forgotten, and how many streams only newer versions of the RDB format can hold.
+//! The index of streams with rare features: idempotency records, ordered by the time at which the next one is
+//! dropped, and how many streams only newer versions of the RDB format can hold.
 //!
-//! Invariant: between commands the index holds exactly what the streams themselves say of it
-//! ([`Stream::indexed`]), and that is what they have. Who changes a stream in a way that may change its
-//! [`Features`] calls [`Db::index_stream`].
+//! Invariant: between commands the index holds exactly the features that the streams themselves record
+//! ([`Stream::indexed`]), and those are their features. A change of a stream that may change its [`Features`]
+//! is followed by [`Db::index_stream`].
 
 use martlet_types::stream::{Features, Stream};
 
@@ -23,7 +23,7 @@ pub(crate) struct StreamIndex {
 pub struct StreamCounts {
     /// With idempotency records, or limits for them of their own.
     pub with_idempotency: usize,
-    /// With entries that are pending with nobody.
+    /// With entries that are pending without a consumer.
     pub with_released: usize,
 }
 

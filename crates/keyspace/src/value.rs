@@ -1,5 +1,4 @@
-//! What a key can hold: the owned [`Value`], the typed [`Object`]s that live inside entries, and views of
-//! strings.
+//! Values of keys: the owned [`Value`], the typed [`Object`]s that live inside entries, and views of strings.
 //!
 //! The list of object types stands once, in the `objects!` call below; kinds, names and the raw moves follow
 //! from it.
@@ -102,8 +101,7 @@ macro_rules! objects {
             }
         }
 
-        /// A value that owns what it holds. Cloning shares: strings by reference count, collections copy on
-        /// write.
+        /// An owned value. Cloning shares: strings by reference count, collections copy on write.
         #[derive(Clone, Debug)]
         pub enum Value {
             /// A string stored as a number.
@@ -170,10 +168,10 @@ macro_rules! objects {
             }
         }
 
-        /// What OBJECT ENCODING answers for an object, and the bytes of all that it has allocated.
+        /// OBJECT ENCODING's answer for an object, and all of its allocated bytes.
         ///
         /// # Safety
-        /// `place` holds an object of `kind`; nobody changes it meanwhile.
+        /// `place` holds an object of `kind`, which does not change during the call.
         pub(crate) unsafe fn object_facts(kind: Kind, place: *mut u8) -> (&'static str, usize) {
             match kind {
                 $(Kind::$variant => {
@@ -188,7 +186,7 @@ macro_rules! objects {
         /// Number of an object's elements.
         ///
         /// # Safety
-        /// `place` holds an object of `kind`; nobody changes it meanwhile.
+        /// `place` holds an object of `kind`, which does not change during the call.
         #[inline]
         pub(crate) unsafe fn object_len(kind: Kind, place: *mut u8) -> usize {
             match kind {
@@ -206,7 +204,7 @@ macro_rules! objects {
         }
 
         /// # Safety
-        /// `place` holds an object of `kind`; nobody changes it meanwhile.
+        /// `place` holds an object of `kind`, which does not change during the call.
         pub(crate) unsafe fn clone_object(kind: Kind, place: *mut u8) -> Value {
             match kind {
                 // SAFETY: the caller vouches for the type.

@@ -1,4 +1,4 @@
-//! What is seen of an entry: for as long as the database is borrowed, or apart from that.
+//! Views of an entry: for as long as the database is borrowed, or apart from that.
 
 use triomphe::Arc;
 
@@ -43,8 +43,8 @@ impl<'a> Entry<'a> {
         self.raw.str_value()
     }
 
-    /// The bytes of a string that is stored apart, to be held beyond the lock; `None` for short strings,
-    /// numbers and other kinds. Whoever changes the string meanwhile changes a copy.
+    /// The bytes of a string in a separate allocation, to be held beyond the lock; `None` for short strings,
+    /// numbers and other kinds. A later change of the string changes a copy.
     pub fn shared_str(&self) -> Option<Arc<Vec<u8>>> {
         self.raw.with_boxed(|bytes| bytes.clone())
     }
@@ -83,7 +83,7 @@ impl<'a> Entry<'a> {
 
     /// Encoding and allocated bytes of a collection.
     fn object_facts(&self) -> (&'static str, usize) {
-        // SAFETY: the kind tells what the entry holds; the borrow of the table forbids changes meanwhile.
+        // SAFETY: the kind is that of the entry's object; the borrow of the table forbids changes.
         unsafe { object_facts(self.raw.kind(), self.raw.object_ptr()) }
     }
 
@@ -95,7 +95,7 @@ impl<'a> Entry<'a> {
                 Some(bytes) => Value::Str { bytes, raw: true },
                 None => Value::Str { bytes: Arc::new(bytes.to_vec()), raw: self.raw.store() == Store::Raw },
             },
-            // SAFETY: the kind tells what the entry holds; the borrow of the table forbids changes meanwhile.
+            // SAFETY: the kind is that of the entry's object; the borrow of the table forbids changes.
             None => unsafe { clone_object(self.raw.kind(), self.raw.object_ptr()) },
         }
     }
@@ -111,7 +111,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What a long string costs besides its text: reference count and vector.
+/// Bytes of a long string besides its text: reference count and vector.
 const BOX_BYTES: usize = size_of::<Vec<u8>>() + size_of::<usize>();
 
 /// An entry without the borrow that keeps it valid; see [`Entry::detach`].

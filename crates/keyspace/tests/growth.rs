@@ -1,8 +1,8 @@
-//! No single insertion or removal pays for growth or shrinking: what each allocates is counted, up to a
+//! No single insertion or removal pays for growth or shrinking: the allocations of each are counted, up to a
 //! million entries.
 //!
-//! Every structure is made of blocks, and moves entries within blocks that it has and into those that it
-//! makes: so what a step allocates bounds what it moves, too. Nothing here looks at a clock.
+//! Every structure is made of blocks, and moves entries within its blocks and into fresh ones: so the
+//! allocations of a step bound its moves, too. Nothing here looks at a clock.
 
 use martlet_base::random::Random;
 use martlet_keyspace::{Db, ExpiryChange, Key};
@@ -13,7 +13,7 @@ use martlet_types::zset::{ZSet, ZSetLimits};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// What a thread has asked the allocator for.
+/// A thread's requests to the allocator.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Work {
     /// Bytes that it got, all of them again where a block was moved.
@@ -49,24 +49,24 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: as above.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         note(new_size);
-        // SAFETY: as above.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.realloc(block, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         note(0);
-        // SAFETY: as above.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(block, layout) }
     }
 }
 
-/// What one call needs.
+/// The work of one call.
 fn work_of(step: impl FnOnce()) -> Work {
     let before = WORK.get();
     step();
@@ -74,8 +74,8 @@ fn work_of(step: impl FnOnce()) -> Work {
     Work { bytes: after.bytes - before.bytes, blocks: after.blocks - before.blocks }
 }
 
-/// Takes a step for each number below `count`, and fails when one needs more than `most` allows with so many
-/// entries.
+/// Takes a step for each number below `count`, and fails when one needs more than `most` allows with that
+/// many entries.
 fn each_within(what: &str, count: usize, most: impl Fn(usize) -> Work, mut step: impl FnMut(usize, &[u8])) {
     let mut name = Vec::new();
     let mut worst = Work::default();
@@ -93,7 +93,7 @@ fn each_within(what: &str, count: usize, most: impl Fn(usize) -> Work, mut step:
     println!("{what}: at most {worst:?}");
 }
 
-/// So many KB and blocks, whatever the number of entries.
+/// This many KB and blocks, whatever the number of entries.
 fn within(kilobytes: usize, blocks: usize) -> impl Fn(usize) -> Work {
     move |_| Work { bytes: kilobytes << 10, blocks }
 }
@@ -101,7 +101,7 @@ fn within(kilobytes: usize, blocks: usize) -> impl Fn(usize) -> Work {
 const ENTRIES: usize = 1_000_000;
 const VALUE: [u8; 64] = [b'v'; 64];
 
-/// Sets and deletes keys; `most` is what either may need with so many keys.
+/// Sets and deletes keys; `most` is the limit of either with a number of keys.
 fn keys(expiry: ExpiryChange, most: impl Fn(usize) -> Work) {
     let mut db = Db::default();
     each_within("SET", ENTRIES, &most, |_, name| {
@@ -116,7 +116,7 @@ fn keys(expiry: ExpiryChange, most: impl Fn(usize) -> Work) {
     assert!(db.is_empty());
 }
 
-/// Two segments, what is put into them, and one level of the directory, which is bounded.
+/// Two segments, their entries, and one level of the directory, which is bounded.
 #[test]
 fn a_key() {
     keys(ExpiryChange::Clear, |keys| Work { bytes: (8 << 10) + keys.min(64 << 10), blocks: 16 });

@@ -259,7 +259,7 @@ fn every_key_is_as_likely_to_be_picked() {
     assert!(chi_square < 699.0 + 8.0 * 37.0, "{chi_square}");
 }
 
-/// A long value is the bytes that it was given, and a change copies them as long as somebody else has them.
+/// A long value is the given bytes, and a change copies them as long as they are shared.
 #[test]
 fn a_long_string_is_shared_until_it_is_changed() {
     let (mut shard, key) = (Shard::default(), Key::new(b"k"));

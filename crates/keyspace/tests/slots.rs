@@ -1,5 +1,5 @@
-//! Keys whose hashes carry their slots, against a naive model: a set of names by slot. A process of its own,
-//! as all keys of one are hashed alike.
+//! Keys whose hashes carry their slots, against a naive model: a set of names by slot. A separate process, as
+//! all keys of one are hashed alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use martlet_keyspace::{ExpiryChange, Key, Shard};
 
 type Model = BTreeMap<u16, BTreeSet<Vec<u8>>>;
 
-/// What a walk of the slot meets, and that it counts as much.
+/// The keys that a walk of the slot meets, and their count.
 fn walked(shard: &Shard, slot: u16) -> BTreeSet<Vec<u8>> {
     let (mut seen, mut from, mut steps) = (Vec::new(), None, 0);
     loop {
@@ -121,7 +121,8 @@ fn a_tag_with_many_keys_fills_segments_of_the_usual_size() {
     assert_eq!(walked(&shard, slot).len(), 200_000);
 }
 
-/// A scan of a slot from its begin, while keys of the shard come and go between the calls: what it met.
+/// A scan of a slot from its begin, while keys of the shard come and go between the calls: the keys that it
+/// met.
 fn scanned(
     shard: &mut Shard,
     slot: u16,

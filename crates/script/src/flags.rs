@@ -1,6 +1,6 @@
-//! A script's first line, `#!lua name=… flags=…`: what it promises.
+//! A script's first line, `#!lua name=… flags=…`: its flags.
 
-/// What a script says of itself, as bits.
+/// A script's flags, as bits.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptFlags(u32);
 

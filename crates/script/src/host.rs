@@ -1,4 +1,4 @@
-//! What a script needs of the server that runs it.
+//! A script's needs of the server that runs it.
 
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -8,14 +8,14 @@ use martlet_protocol::request::Args;
 pub enum Called {
     /// There is a reply, an error perhaps.
     Replied,
-    /// The script cannot go on: it ends here, whatever it would catch, and has no reply.
+    /// The script cannot continue: it ends here, whatever it would catch, and has no reply.
     Abandon,
 }
 
 /// What becomes of a script that has run for a while.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// It continues.
     Continue,
     /// It ends with this error, whatever it would catch.
     Kill(&'static str),

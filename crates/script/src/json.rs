@@ -5,7 +5,7 @@
 pub struct JsonSettings {
     /// Arrays with too many holes become objects.
     pub sparse_convert: bool,
-    /// A table whose highest index is more than so many times its elements has too many holes; 0: none has.
+    /// A table whose highest index is more than this many times its elements has too many holes; 0: none has.
     pub sparse_ratio: i64,
     /// Up to this index nothing does.
     pub sparse_safe: i64,

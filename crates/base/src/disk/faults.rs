@@ -1,8 +1,8 @@
-//! A disk that fails as told, for tests, and that knows what a loss of power could leave.
+//! A disk with scripted failures, for tests, which can also produce the files after a loss of power.
 //!
-//! Everything is done to real files, too, which are what is read as long as the power stays on. What always
-//! holds: what a successful, honest synchronisation covered is there after [`FaultyDisk::lose_power`]; of the
-//! rest any part may be.
+//! Every operation is done to real files, too, which are read as long as the power stays on. Invariant: bytes
+//! that a successful, honest synchronisation covered are there after [`FaultyDisk::lose_power`]; of the rest
+//! any part may be.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Disk, DiskFile, RealDisk};
 use crate::random::Random;
 
-/// What is asked of a disk.
+/// An operation on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Operation {
@@ -31,11 +31,11 @@ pub enum Operation {
 /// How an operation goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is done, and this error number is told.
+    /// Nothing is done, and this error number is returned.
     Refuse(i32),
-    /// Half of a write is done, and told so. Nothing else can be short.
+    /// Half of a write is done, and reported so. Nothing else can be short.
     Short,
-    /// Half of a write is done, and this error number is told.
+    /// Half of a write is done, and this error number is returned.
     Torn(i32),
     /// A synchronisation says that it is done, and is not.
     Lie,
@@ -58,7 +58,7 @@ pub type Plan = dyn FnMut(usize, Operation, &Path) -> Option<Fault> + Send;
 #[derive(Clone)]
 pub struct FaultyDisk(Arc<Mutex<State>>);
 
-/// What the loss of power decides on.
+/// A change that a loss of power may undo.
 #[derive(Clone, Debug)]
 enum Change {
     Write { at: usize, bytes: Vec<u8> },
@@ -175,25 +175,25 @@ impl FaultyDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on by another plan.
+    /// Continues by another plan.
     pub fn plan(&self, plan: impl FnMut(usize, Operation, &Path) -> Option<Fault> + Send + 'static) {
         self.state().plan = Box::new(plan);
     }
 
-    /// What was asked so far, in order.
+    /// The operations so far, in order.
     pub fn operations(&self) -> Vec<Operation> {
         self.state().operations.clone()
     }
 
-    /// Puts into the directory `into` what could be left of the files in `from` if the power failed now: of
-    /// what was not synchronised, `seed` decides. Each write of a file may be there, or a part of it, or
-    /// nothing; names change in order.
+    /// Puts into the directory `into` the files that could be left of those in `from` if the power failed
+    /// now: `seed` decides about the unsynchronised parts. Each write of a file may be there, or a part of
+    /// it, or nothing; names change in order.
     ///
     /// # Errors
     /// The real disk's.
     pub fn lose_power(&self, seed: u64, from: &Path, into: &Path) -> io::Result<()> {
         for entry in std::fs::read_dir(from)? {
-            // What has not been touched yet is as it is.
+            // Untouched files stay as they are.
             self.state().known(&entry?.path());
         }
         let state = self.state();

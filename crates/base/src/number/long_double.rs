@@ -1,10 +1,10 @@
 //! `LongDouble`: the 80-bit floating point number of the x87, in which Redis computes INCRBYFLOAT and
-//! HINCRBYFLOAT on x86. What a client reads there depends on its rounding (`10.5 + 0.1` is `10.6` only
-//! because the sum has 64 bits of mantissa and is written with seventeen decimals), so it is computed here in
-//! integers, on every machine alike.
+//! HINCRBYFLOAT on x86. The digits that a client reads there depend on its rounding (`10.5 + 0.1` is `10.6`
+//! only because the sum has 64 bits of mantissa and is written with seventeen decimals), so it is computed
+//! here in integers, on every machine alike.
 //!
-//! Invariant: a finite number is `mantissa * 2^exponent` with the mantissa's top bit set, or zero.
-//! Numbers below the smallest normal one keep all 64 bits, which no text with seventeen decimals can show.
+//! Invariant: a finite number is `mantissa * 2^exponent` with the mantissa's top bit set, or zero. Numbers
+//! below the smallest normal one keep all 64 bits, which no text with seventeen decimals can show.
 
 mod general;
 

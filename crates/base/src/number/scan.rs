@@ -57,7 +57,7 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// Takes a whole text apart. `None` for what is no number, and for NaN.
+/// Takes a whole text apart. `None` for a malformed number, and for NaN.
 pub(super) fn scan(text: &[u8]) -> Option<Scanned<'_>> {
     let (negative, body) = match text {
         [b'-', rest @ ..] => (true, rest),

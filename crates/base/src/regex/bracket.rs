@@ -37,7 +37,7 @@ pub(super) fn fold(bytes: &mut Bytes) {
     }
 }
 
-/// Reads what follows an opening bracket: the bytes that it stands for, and how much of the pattern it is.
+/// Reads the part behind an opening bracket: the bytes that it stands for, and its length in the pattern.
 pub(super) fn parse(pattern: &[u8], nocase: bool) -> Result<(Bytes, usize), Invalid> {
     let is_negated = pattern.first() == Some(&b'^');
     let begin = usize::from(is_negated);

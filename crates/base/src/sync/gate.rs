@@ -1,16 +1,17 @@
 //! The gate: threads pass in and out once per batch of requests; closing it gives one thread the whole store.
 //!
-//! Each thread has a flag on a cache line of its own, so passing costs one exchange on an uncontended line.
-//! The closer raises `state`, then waits for all flags to fall; a thread that finds the gate closed takes its
+//! Each thread has a flag on a separate cache line, so passing costs one exchange on an uncontended line. The
+//! closer raises `state`, then waits for all flags to fall; a thread that finds the gate closed takes its
 //! flag back and waits. Both sides write their own word, then read the other's, with a full barrier between:
 //! one of them sees the other.
 //!
-//! **Everybody gets a turn.** Closers take turns by ticket. Those who wait when the first of a closing is
+//! **Every thread gets a turn.** Closers take turns by ticket. Those that wait when the first of a closing is
 //! done run under the same closing, then the gate opens. It does not close again before each thread that
 //! waited at it has passed in; and since a closing waits for those inside, each has run its batch. So neither
 //! commands for the whole store nor others can keep the other kind out, however many are sent.
 //!
-//! **Who may give up** a wait leaves no trace: a ticket is passed over, a gate that was closed in vain opens.
+//! **A thread that may give up** a wait leaves no trace: a ticket is passed over, a gate that was closed in
+//! vain opens.
 //!
 //! Invariant: the gate is closed from the first closer's turn to the end of the last one's, and no flag is up
 //! while a closer runs.
@@ -49,7 +50,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Goes on to the next ticket that somebody still has.
+    /// Advances to the next ticket that still has a holder.
     fn pass(&mut self) {
         self.now += 1;
         while let Some(at) = self.given_up.iter().position(|ticket| *ticket == self.now) {
@@ -66,7 +67,7 @@ type GivesUp<'a> = Option<&'a dyn Fn() -> bool>;
 #[derive(Debug)]
 pub struct Gate {
     inside: Box<[Flag]>,
-    /// [`OPEN`] or [`CLOSED`]; those who wait at the gate sleep on it.
+    /// [`OPEN`] or [`CLOSED`]; threads that wait at the gate sleep on it.
     state: AtomicU32,
     /// Threads that wait at the gate, from when they find it closed until they are inside.
     waiting: AtomicU32,
@@ -76,7 +77,7 @@ pub struct Gate {
     turn_ended: Condvar,
 }
 
-/// Proof that the gate is closed: whoever has it is the closer, or works on its behalf. Only [`Gate::closed`]
+/// Proof that the gate is closed: its holder is the closer, or works on its behalf. Only [`Gate::closed`]
 /// makes one, and it does not outlive the closing:
 ///
 /// ```compile_fail
@@ -176,7 +177,7 @@ impl Gate {
             }
             std::hint::spin_loop();
         }
-        // Whoever opens it looks after that whether anybody waits.
+        // The thread that opens it looks after that for waiting threads.
         fence(Ordering::SeqCst);
         let wait = if gives_up.is_some() { park::wait_briefly } else { park::wait };
         while self.state.load(Ordering::Acquire) == CLOSED {
@@ -244,7 +245,7 @@ impl Gate {
 
     fn open(&self) {
         self.state.store(OPEN, Ordering::SeqCst);
-        // Whoever waits looks at the state after that.
+        // A waiting thread looks at the state after that.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) != 0 {
             park::wake_all(&self.state);
@@ -268,7 +269,7 @@ impl Gate {
             if gives_up.is_some_and(|gives_up| gives_up()) {
                 break false;
             }
-            // Whoever brings news changes the word before.
+            // A thread with news changes the word before.
             wait(&self.news, news, park::ALL);
         };
         self.news.fetch_and(!SLEEPS, Ordering::AcqRel);

@@ -1,26 +1,25 @@
 //! The lock of a shard: spin briefly, then park. Taking and releasing it costs one locked instruction in all.
 //!
-//! | word | bits | is | who writes it |
+//! | word | bits | is | written by |
 //! |---|---|---|---|
-//! | `word` | all | [`FREE`] or [`HELD`] | whoever takes or releases the lock |
+//! | `word` | all | [`FREE`] or [`HELD`] | the thread that takes or releases the lock |
 //! | `queue` | 0 to 14 | waiters: threads that sleep, or are about to | each waiter for itself |
-//! | | 15 to 29 | how many of them are starving: woken `PATIENCE` times in vain | likewise |
+//! | | 15 to 29 | how many of them are starving: woken `PATIENCE` times in vain | each waiter for itself |
 //! | | 30 | [`WOKEN`]: a waiter was woken and has not looked since | a releaser sets, any waiter clears it |
-//! | | 31 | [`HANDED_OVER`]: it is held, for a starving waiter | a releaser sets, who takes it clears it |
+//! | | 31 | [`HANDED_OVER`]: it is held, for a starving waiter | a releaser sets, the taker clears it |
 //!
 //! **No wake is lost.** A releaser frees the word, then looks at the queue; a waiter joins the queue, then
-//! looks at the word. The waiter that finds the queue empty pays for both barriers; those who join it later
-//! rely on that one, which takes the lock, or sleeps and is woken, before it leaves the queue. While
-//! [`WOKEN`] is set nobody else is woken: a waiter is awake that clears it first and looks at the word after
-//! that.
+//! looks at the word. The waiter that finds the queue empty pays for both barriers; later ones rely on that
+//! one, which takes the lock, or sleeps and is woken, before it leaves the queue. While [`WOKEN`] is set no
+//! other is woken: a waiter is awake that clears it first and looks at the word after that.
 //!
-//! **Everybody gets a turn.** A thread that comes while the lock is free takes it, whoever waits: a lock that
-//! is kept for a sleeper would idle for as long as it takes to wake up. But no releaser frees the lock while
-//! a waiter starves; it leaves the word as it is and hands the lock over, to the starving waiter that has
-//! slept longest.
+//! **Every thread gets a turn.** A thread that comes while the lock is free takes it, whatever waits: a lock
+//! that is kept for a sleeper would idle for as long as it takes to wake up. But no releaser frees the lock
+//! while a waiter starves; it leaves the word as it is and hands the lock over, to the starving waiter that
+//! has slept longest.
 //!
-//! **Who may give up** leaves the queue in one step with a look at whether the lock has been handed over, and
-//! a releaser hands it over in one step with a look at whether anybody still starves.
+//! **A waiter that may give up** leaves the queue in one step with a look at whether the lock has been handed
+//! over, and a releaser hands it over in one step with a look at whether any waiter still starves.
 //!
 //! Invariant: while there is a waiter and the word is free, some waiter is awake and has yet to look at the
 //! word.
@@ -138,7 +137,7 @@ impl RawLock {
             }
             let class = if place == WAITER { PATIENT_CLASS } else { STARVING_CLASS };
             let wait = if gives_up.is_some() { park::wait_briefly } else { park::wait };
-            // Whoever wakes a waiter, or hands the lock over, changes the queue before.
+            // A thread that wakes a waiter, or hands the lock over, changes the queue before.
             if !waits::LOCKS.count(|| wait(&self.queue, queue, class)) {
                 continue;
             }
@@ -147,7 +146,7 @@ impl RawLock {
                 place += STARVING;
                 self.queue.fetch_add(STARVING, Ordering::AcqRel);
             }
-            // As long as `WOKEN` is set, those who release the lock meanwhile need not wake anybody.
+            // As long as `WOKEN` is set, threads that release the lock need not wake any waiter.
             for _ in 0..SPINS {
                 if self.take(place) {
                     return true;
@@ -157,8 +156,8 @@ impl RawLock {
         }
     }
 
-    /// Takes the lock for a waiter that counts as `place` in the queue; whether it could. The waiter leaves
-    /// the queue in one step with [`WOKEN`]: nobody else may be left to clear that.
+    /// Takes the lock for a waiter that counts as `place` in the queue; returns whether it could. The waiter
+    /// leaves the queue in one step with [`WOKEN`]: no other may be left to clear that.
     fn take(&self, place: u32) -> bool {
         if self.word.load(Ordering::Relaxed) == FREE && self.try_lock() {
             return self.update_queue(|queue| Some((queue - place) & !WOKEN));
@@ -171,7 +170,7 @@ impl RawLock {
     }
 
     /// Takes a waiter that gives up out of the queue, unless the lock may have been handed over to it. A wake
-    /// that was meant for it finds those who are left: until the word is free again they are awake, or one of
+    /// that was meant for it finds the remaining ones: until the word is free again they are awake, or one of
     /// them is woken then.
     fn leave_queue(&self, place: u32) -> bool {
         let is_starving = place != WAITER;

@@ -1,7 +1,7 @@
-//! What threads wait at: the shards' lock, the gate, parking; and counts of references.
+//! Waits of threads: the shards' lock, the gate, parking; and counts of references.
 //!
-//! Invariant: whoever has to wait parks in the kernel after some microseconds, and whoever ends a wait that
-//! nobody waits in does so without a system call.
+//! Invariant: a thread that has to wait parks in the kernel after some microseconds, and a thread that ends a
+//! wait without waiters does so without a system call.
 
 mod gate;
 mod lock;
@@ -18,7 +18,7 @@ mod atomic {
     pub use std::sync::atomic::{AtomicU32, Ordering, fence};
     pub use std::sync::{Condvar, Mutex, MutexGuard};
 
-    /// Stores, with a full barrier before what follows.
+    /// Stores, with a full barrier before later accesses.
     #[inline(always)]
     pub fn put(word: &AtomicU32, value: u32) {
         word.swap(value, Ordering::SeqCst);

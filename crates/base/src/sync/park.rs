@@ -1,11 +1,11 @@
-//! Sleeping until a word changes, and the asymmetric barrier that lets those who never sleep do without a
+//! Sleeping until a word changes, and the asymmetric barrier that lets threads that never sleep do without a
 //! fence.
 //!
-//! The pattern is Dekker's: a waiter announces itself, then looks at what it waits for; the other side
-//! changes that, then looks whether anybody has announced himself. Each side needs a full barrier between its
-//! two steps, or both may miss the other. [`heavy_barrier`] has the kernel do the barrier on all threads of
-//! the process at once (`membarrier`), so that [`light_barrier`], on the side that runs a million times a
-//! second, only keeps the compiler from exchanging the steps.
+//! The pattern is Dekker's: a waiter announces itself, then looks at the awaited word; the other side changes
+//! that, then looks for announced waiters. Each side needs a full barrier between its two steps, or both may
+//! miss the other. [`heavy_barrier`] has the kernel do the barrier on all threads of the process at once
+//! (`membarrier`), so that [`light_barrier`], on the side that runs a million times a second, only keeps the
+//! compiler from exchanging the steps.
 //!
 //! Invariant: where the kernel refuses `membarrier`, a wake may be missed, and a sleep is over after
 //! [`SLEEP_BOUND`] in any case.
@@ -18,13 +18,13 @@ use std::time::Duration;
 use rustix::thread::{MembarrierCommand, futex, membarrier};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How often a waiter looks again before it sleeps: some microseconds, about what a sleep costs.
+/// Looks of a waiter before it sleeps: some microseconds, about the cost of a sleep.
 pub const SPINS: u32 = 200;
 
 /// The longest sleep where a wake may be missed.
 const SLEEP_BOUND: Duration = Duration::from_millis(1);
 
-/// How long who may give up a wait sleeps before it asks again whether to.
+/// Sleep of a waiter that may give up before it asks again whether to.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The kernel has refused a barrier.
@@ -57,7 +57,7 @@ pub fn light_barrier() {
 pub fn heavy_barrier() {
     std::sync::atomic::fence(Ordering::SeqCst);
     if !cfg!(miri) && membarrier(MembarrierCommand::PrivateExpedited).is_err() {
-        // Whoever has not registered is refused.
+        // An unregistered thread is refused.
         prepare();
         if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
             MAY_MISS_WAKES.store(true, Ordering::Relaxed);
@@ -76,7 +76,7 @@ pub fn wait_briefly(word: &AtomicU32, expected: u32, classes: Classes) -> bool {
     sleep(word, expected, classes, Some(ASK_AGAIN))
 }
 
-/// As [`wait_briefly`], for a change that a condition variable tells of.
+/// As [`wait_briefly`], for a change that a condition variable signals.
 pub fn wait_briefly_on<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait_timeout(guard, ASK_AGAIN).unwrap_or_else(PoisonError::into_inner).0
 }
@@ -91,12 +91,12 @@ fn sleep(word: &AtomicU32, expected: u32, classes: Classes, bound: Option<Durati
     slept != Err(rustix::io::Errno::AGAIN)
 }
 
-/// Wakes whoever of `classes` has slept longest on `word`.
+/// Wakes the thread of `classes` that has slept longest on `word`.
 pub fn wake_one(word: &AtomicU32, classes: Classes) {
     wake(word, 1, classes);
 }
 
-/// Wakes all who sleep on `word`.
+/// Wakes all threads that sleep on `word`.
 pub fn wake_all(word: &AtomicU32) {
     wake(word, i32::MAX as u32, ALL);
 }

@@ -1,13 +1,13 @@
 //! The count of references to a block that is copied on write.
 //!
-//! Invariant: whoever sees one reference, and holds it, is alone with the block.
+//! Invariant: a thread that sees one reference, and holds it, is alone with the block.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Count of the references to a block that is copied when written while shared.
 ///
-/// Only the holder of a block's single reference may write it; whoever sees one reference, and holds it,
-/// knows that nobody else can take another.
+/// Only the holder of a block's single reference may write it; a holder that sees one reference knows that no
+/// other thread can take another.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct RefCount(AtomicU32);

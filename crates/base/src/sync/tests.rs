@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::RawLock;
 use crate::thread::cpu_ns;
 
-/// What `modelled` is built on: fences in place of the asymmetric barriers, and a kernel that wakes nobody
-/// for no reason.
+/// The base of `modelled`: fences in place of the asymmetric barriers, and a kernel without spurious wakes.
 mod atomic {
     pub use crate::sync::waits;
     pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -35,7 +34,7 @@ mod atomic {
             classes: u32,
         }
 
-        /// Those who sleep, in their order, and how many ever have.
+        /// Sleeping threads, in their order, and how many ever have.
         struct Kernel {
             sleepers: Mutex<(u32, Vec<Sleeper>)>,
             woken: Condvar,
@@ -70,7 +69,7 @@ mod atomic {
             true
         }
 
-        /// Nobody's time is ever up: who is to give up is woken.
+        /// No time is ever up: a thread that is to give up is woken.
         pub fn wait_briefly(word: &AtomicU32, expected: u32, classes: NonZeroU32) -> bool {
             wait(word, expected, classes)
         }
@@ -232,7 +231,7 @@ fn excludes_with_more_threads_than_cores() {
     assert!(!lock.try_lock());
 }
 
-/// Waits until so many threads wait for the lock.
+/// Waits until this number of threads waits for the lock.
 fn await_waiters(lock: &RawLock, count: u32) {
     while lock.queue().0 < count {
         std::thread::yield_now();
@@ -284,7 +283,7 @@ fn a_starving_waiter_has_the_next_turn() {
         let mut handovers = 0;
         while handovers < HANDOVERS {
             lock.lock();
-            // Whoever was woken finds the lock held, and is about to sleep again.
+            // A woken thread finds the lock held, and is about to sleep again.
             while matches!(lock.queue(), (0, ..) | (.., true)) {
                 std::thread::yield_now();
             }

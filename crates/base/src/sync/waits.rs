@@ -1,5 +1,5 @@
-//! How often threads slept at what the others had, and for how long. Whoever sleeps pays for two looks at the
-//! clock; nobody else pays anything.
+//! How often threads slept at locks and the gate, and for how long. A sleeping thread pays for two looks at
+//! the clock; others pay nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Who is evicted, by which policy, and who never is.
+//! Evicted keys by policy, and keys that are never evicted.
 
 use martlet_base::random::Random;
 use martlet_keyspace::{ExpiryChange, Key};

@@ -1,4 +1,4 @@
-//! What a thread does that has the whole store to itself.
+//! Operations of a thread that has the whole store to itself.
 //!
 //! Invariant: all shards are locked only where the gate is closed.
 
@@ -33,9 +33,9 @@ impl Keys {
         matches!(self.locked, LockedShards::All)
     }
 
-    /// Replaces all databases by those of another engine, whose shards `other` has all: what was here is
-    /// freed in the background, and that engine is left empty. Watchers and waiters find what they would
-    /// after a flush and writes.
+    /// Replaces all databases by those of another engine, whose shards `other` has all: the old content is
+    /// freed in the background, and that engine is left empty. Watchers and waiters see the same as after a
+    /// flush and writes.
     pub fn replace_all(&mut self, other: &mut Keys, counted: bool) {
         assert!(self.has_all_shards() && other.has_all_shards(), "keys replaced beside others");
         self.flush(None, counted);
@@ -61,7 +61,7 @@ impl Keys {
         self.engine.snapshot.cut(None);
     }
 
-    /// Likewise, of some shards' keys only; of the others' some may come, too.
+    /// The same of some shards' keys only; some of the others' may come, too.
     pub fn cut_snapshot_of(&self, shards: impl IntoIterator<Item = usize>) {
         assert!(self.has_all_shards(), "a cut beside others");
         self.engine.snapshot.cut(Some(shards.into_iter().collect()));

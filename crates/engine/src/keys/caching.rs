@@ -1,4 +1,4 @@
-//! Keys that clients have cached: remembered when they are read, told of once when they change.
+//! Keys that clients have cached: recorded when they are read, invalidated once when they change.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ impl Keys {
         totals.items.fetch_add(usize::from(is_new), Ordering::Relaxed);
     }
 
-    /// Notes that those who cache a key that has changed are to be told.
+    /// Notes that clients that cache a changed key are to be notified.
     pub(super) fn invalidate_cached(&mut self, key: &Key<'_>, cause: Cause) {
         let hooks = self.hooks_mut(key);
         let broadcast = hooks.is_broadcast();
@@ -31,7 +31,7 @@ impl Keys {
         }
     }
 
-    /// Forgets some key of a locked shard that clients cache, telling them; false if there is none.
+    /// Drops some cached key of a locked shard and notifies its clients; false without one.
     pub fn evict_cached(&mut self, shard: usize) -> bool {
         let hooks = &mut self.shard_mut(shard).hooks;
         let Some(key) = hooks.any_cached().map(<[u8]>::to_vec) else { return false };

@@ -64,8 +64,8 @@ impl Keys {
         names
     }
 
-    /// Bytes that some keys of a slot take, all databases together, from where another call ended; and where
-    /// the next goes on. The slot's shard is locked.
+    /// Bytes of some keys of a slot, all databases together, from where another call ended; and the next
+    /// call's begin. The slot's shard is locked.
     pub fn bytes_in_slot(&self, slot: u16, from: Option<SlotPlace>) -> (usize, Option<SlotPlace>) {
         const AT_ONCE: usize = 1024;
         let keys = &self.shard(shard_of_slot(slot)).keys;

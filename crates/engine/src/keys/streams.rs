@@ -1,5 +1,5 @@
-//! Idempotency records of streams whose time has come. They are nobody's data: no command tells of them, and
-//! each server forgets them by itself.
+//! Idempotency records of streams whose time has come. They are not replicated data: no command reports them,
+//! and each server drops them by itself.
 
 use martlet_keyspace::Key;
 use martlet_types::stream::Stream;
@@ -7,15 +7,15 @@ use martlet_types::stream::Stream;
 use super::Keys;
 
 impl Keys {
-    /// To be called after a change of what of the key's stream is indexed: its idempotency records, or
-    /// whether entries are pending with nobody.
+    /// To be called after a change of the indexed facts of the key's stream: its idempotency records, or
+    /// whether entries are pending without a consumer.
     pub fn index_stream(&mut self, key: &Key<'_>) {
         if let Some(at_ms) = self.db_of_mut(key).index_stream(key) {
             self.engine.note_due(key.shard(), at_ms);
         }
     }
 
-    /// The same where entries may have become somebody's, or may have gone, that were pending with nobody.
+    /// The same where entries that were pending without a consumer may have got one, or may have gone.
     pub fn index_released(&mut self, key: &Key<'_>) {
         let stream = self.get(key).and_then(|entry| entry.object::<Stream>());
         if stream.is_some_and(|stream| stream.indexed().has_released) {

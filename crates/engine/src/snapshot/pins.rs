@@ -1,11 +1,11 @@
 //! Long strings of a snapshot, which may be changed in place while they are copied out of the keyspace piece
 //! by piece.
 //!
-//! A pin keeps a string's block. Whoever changes a part of that saves what the part held at the cut, unless
-//! it has been copied out, takes the block out of the pin for the change, so that its only owner changes it
-//! in place, and puts it back. Invariant: of what has not been copied out, `earlier` has the pieces
-//! that were changed since the cut, and the block has the others as they were. Who holds a pin's state may
-//! take the table of pins, and never waits the other way round.
+//! A pin keeps a string's block. A thread that changes a part of that saves the part's content at the cut,
+//! unless it has been copied out, takes the block out of the pin for the change, so that its only owner
+//! changes it in place, and puts it back. Invariant: of the part that has not been copied out, `earlier` has
+//! the pieces that were changed since the cut, and the block has the others unchanged. A holder of a pin's
+//! state may lock the table of pins, and never waits the other way round.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -15,11 +15,11 @@ use martlet_keyspace::{Entry, StrValue, Value};
 
 use super::REST_INTERVAL;
 
-/// Strings of so many bytes are pinned; shorter ones are copied as a whole when they are changed, in some ten
-/// microseconds.
+/// Strings of at least this many bytes are pinned; shorter ones are copied as a whole when they are changed,
+/// in some ten microseconds.
 pub(crate) const PINNED_MIN_BYTES: usize = 1 << 16;
 
-/// What is copied at a time: some microseconds.
+/// Bytes that are copied at a time: some microseconds.
 const PIECE_BYTES: usize = 1 << 14;
 
 /// A long string as it was at the cut.
@@ -41,7 +41,7 @@ pub(crate) struct State {
 }
 
 /// The pins of a snapshot, by their blocks' addresses. One whose string was copied out may stay: another
-/// block may have its address by then.
+/// block may have its address then.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(Mutex<HashMap<usize, Arc<Pin>>>);
 
@@ -78,8 +78,8 @@ fn long(entry: &Entry<'_>) -> Option<(usize, Value)> {
 
 impl Pins {
     /// Pins the string of an entry of a locked shard, if it is long. `None` also if its block is pinned for
-    /// another key, which may be changing it: then it has more than one owner, and whoever changes it copies
-    /// it.
+    /// another key, which may be changing it: then it has more than one owner, and a thread that changes it
+    /// copies it.
     pub(crate) fn pin(&self, entry: &Entry<'_>) -> Option<Arc<Pin>> {
         let (address, value) = long(entry)?;
         let mut pins = lock(&self.0);
@@ -131,7 +131,7 @@ impl Pin {
         self.len
     }
 
-    /// Whether it has its string, or somebody is changing or copying that just now.
+    /// Whether it has its string, or a thread is changing or copying that just now.
     fn is_in_use(&self) -> bool {
         match self.state.try_lock() {
             Ok(state) => state.block.is_some(),
@@ -140,9 +140,9 @@ impl Pin {
         }
     }
 
-    /// To be called before a change of these bytes of the block at `place`, whose shard is locked: saves what
-    /// they held at the cut, and gives the block up until [`Pins::put_back`]. `None` if the string was copied
-    /// out, or has moved since, so that the block is another string's.
+    /// To be called before a change of these bytes of the block at `place`, whose shard is locked: saves
+    /// their content at the cut, and gives the block up until [`Pins::put_back`]. `None` if the string was
+    /// copied out, or has moved since, so that the block is another string's.
     pub(crate) fn open(&self, place: usize, changes: &Range<usize>) -> Option<MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
         let State { block, taken, earlier } = &mut *state;
@@ -170,7 +170,7 @@ impl Pin {
         }
     }
 
-    /// Copies the next piece to the end of `out`, which has what was copied before; false at the end.
+    /// Copies the next piece to the end of `out`, which has the earlier ones; false at the end.
     pub(crate) fn copy_piece(&self, out: &mut Vec<u8>) -> bool {
         let from = out.len();
         let to = (from + PIECE_BYTES).min(self.len);

@@ -165,7 +165,7 @@ proptest! {
         for step in &before {
             keys.alone(|keys| apply(keys, step));
         }
-        // The second time, what the first has left behind must not disturb.
+        // The second time, the remains of the first must not disturb.
         for _ in 0..=usize::from(again) {
             let cut = keys.alone(|keys| {
                 keys.cut_snapshot();
@@ -175,7 +175,7 @@ proptest! {
             for step in &during {
                 keys.alone(|keys| apply(keys, step));
                 if matches!(step, Step::Walk) {
-                    // What was taken is written out while more is changed.
+                    // The taken keys are written out while more are changed.
                     collect(&mut taken, &mut found);
                     walk.take(&mut taken);
                 }

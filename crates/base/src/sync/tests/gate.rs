@@ -8,7 +8,7 @@ use super::modelled_gate as modelled;
 use crate::sync::Gate;
 use crate::thread::cpu_ns;
 
-/// Threads that pass in and out, and one that closes: nobody is inside meanwhile, and no wake is lost, which
+/// Threads that pass in and out, and one that closes: none is inside in that time, and no wake is lost, which
 /// loom would report as a deadlock.
 fn explore(passing: usize, closings: u32, preemptions: usize) {
     let mut model = loom::model::Builder::new();
@@ -20,7 +20,7 @@ fn explore(passing: usize, closings: u32, preemptions: usize) {
                 let scene = scene.clone();
                 loom::thread::spawn(move || {
                     scene.0.enter(thread);
-                    // SAFETY: nobody writes while a thread is inside, which loom checks.
+                    // SAFETY: no thread writes while one is inside, which loom checks.
                     scene.1.with(|count| unsafe { *count });
                     scene.0.leave(thread);
                 })
@@ -55,7 +55,7 @@ fn no_interleaving_of_two_closers_goes_wrong() {
     model.check(|| {
         let scene = loom::sync::Arc::new((modelled::Gate::new(1), loom::cell::UnsafeCell::new(0_u32)));
         let close = |(gate, count): &(modelled::Gate, loom::cell::UnsafeCell<u32>)| {
-            // SAFETY: nobody else is behind the gate, which loom checks.
+            // SAFETY: no other thread is behind the gate, which loom checks.
             gate.closed(|_| count.with_mut(|count| unsafe { *count += 1 }));
         };
         let other = scene.clone();
@@ -75,14 +75,14 @@ fn no_interleaving_with_those_who_give_up_goes_wrong() {
     model.preemption_bound = Some(2);
     model.check(|| {
         let scene = loom::sync::Arc::new((modelled::Gate::new(1), loom::cell::UnsafeCell::new(0_u32)));
-        // SAFETY: nobody else is behind the gate, which loom checks.
+        // SAFETY: no other thread is behind the gate, which loom checks.
         let count = |count: &loom::cell::UnsafeCell<u32>| count.with_mut(|count| unsafe { *count += 1 });
         let other = scene.clone();
         let closer = loom::thread::spawn(move || other.0.closed(|_| count(&other.1)));
         let other = scene.clone();
         let hasty = loom::thread::spawn(move || other.0.closed_unless(|| true, |_| count(&other.1)));
         if scene.0.enter_unless(0, || true) {
-            // SAFETY: nobody writes while a thread is inside, which loom checks.
+            // SAFETY: no thread writes while one is inside, which loom checks.
             scene.1.with(|count| unsafe { *count });
             scene.0.leave(0);
         }
@@ -174,7 +174,7 @@ fn who_waited_at_it_runs_a_batch_before_it_closes_again() {
                 }
                 await_waiters(&gate, THREADS as u32, 1);
             });
-            // The same thread, at once: what a pipeline of commands for the whole store does.
+            // The same thread, at once, as a pipeline of commands for the whole store does.
             gate.closed(|_| assert_eq!(batches.load(Ordering::Relaxed), (closing + 1) * THREADS as u64));
         });
     }
