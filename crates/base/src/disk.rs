@@ -12,6 +12,7 @@ use std::path::Path;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod faults;
+pub mod remnant;
 
 /// Where files are changed. Methods return what the operating system says.
 pub trait Disk: Send + Sync {

@@ -1,6 +1,7 @@
 //! Lines that were typed, kept in a file from one session to the next.
 //!
-//! Invariant: a line that holds a password is never written to the file.
+//! Invariants: a line that holds a password is never written to the file. A file that cannot be read as lines of
+//! text is not overwritten.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,10 +24,15 @@ pub struct History {
 }
 
 impl History {
-    /// Reads the file; one that cannot be read has no lines.
+    /// Reads the file. One that cannot be read, or is no text, has no lines and is left as it is: the lines of this
+    /// session are in memory only.
     pub fn load(file: Option<PathBuf>) -> History {
-        let bytes = file.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
-        let lines = String::from_utf8_lossy(&bytes).lines().map(str::to_string).collect();
+        let (file, text) = match file.as_ref().map(std::fs::read_to_string) {
+            Some(Ok(text)) if !text.contains('\0') => (file, text),
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => (file, String::new()),
+            _ => (None, String::new()),
+        };
+        let lines = text.lines().map(str::to_string).collect();
         let mut history = History { file, lines };
         history.trim();
         history
@@ -58,8 +64,20 @@ impl History {
         let Some(file) = &self.file else { return Ok(()) };
         let mut text = self.lines.join("\n");
         text.push('\n');
+        // A link stays one, and names the file beside which the next one is written.
+        let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.clone());
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let temporary = file.with_file_name(name);
         let mut options = std::fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600).open(file)?.write_all(text.as_bytes())
+        let written = (options.write(true).create(true).truncate(true).mode(0o600).open(&temporary))
+            .and_then(|mut new| new.write_all(text.as_bytes()))
+            .and_then(|()| std::fs::rename(&temporary, &file));
+        if written.is_err() {
+            // The error that counts is the first one.
+            let _ = std::fs::remove_file(&temporary);
+        }
+        written
     }
 }
 
@@ -140,6 +158,27 @@ mod tests {
         assert_eq!((read.lines()[0].as_str(), read.lines()[LINES_MAX - 1].as_str()), ("get 5", "get 104"));
         let mode = std::fs::metadata(&file).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_is_no_history_is_left_as_it_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("history");
+        for bytes in [b"get k\xff\n".as_slice(), b"\0\0\0", b"get a\nset \0 b\n"] {
+            std::fs::write(&file, bytes).expect("written");
+            let mut history = History::load(Some(file.clone()));
+            history.add("get 1", &words("get 1"));
+            assert_eq!(history.lines(), ["get 1"]);
+            assert_eq!(std::fs::read(&file).expect("reads"), bytes);
+        }
+        std::fs::write(&file, "get 1\r\nget 2").expect("written");
+        let mut history = History::load(Some(file.clone()));
+        history.add("get 3", &words("get 3"));
+        assert_eq!(std::fs::read_to_string(&file).expect("reads"), "get 1\nget 2\nget 3\n");
+        assert_eq!(std::fs::read_dir(directory.path()).expect("reads").count(), 1);
+        let mut in_the_way = History::load(Some(directory.path().into()));
+        in_the_way.add("get 4", &words("get 4"));
+        assert_eq!(in_the_way.lines(), ["get 4"]);
     }
 
     #[test]

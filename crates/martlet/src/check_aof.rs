@@ -1,14 +1,16 @@
 //! `martlet check-aof`, also by the name redis-check-aof: reads an append-only file to its end, says up to
 //! where it is whole, and cuts off the rest if asked to.
 //!
-//! It prints what redis-check-aof prints and exits with its status. Invariant: only the last file is
-//! ever cut, and only after a yes, or at a time that was asked for.
+//! It prints what redis-check-aof prints and exits with its status; what else it has to say goes to standard error.
+//! Invariant: only the last file is ever cut, and only after a yes, or at a time that was asked for; what is cut off
+//! stays beside it.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use martlet_base::disk::{RealDisk, remnant};
 use martlet_journal::aof::{FileInfo, Manifest};
 
 use crate::check_rdb;
@@ -172,7 +174,7 @@ impl Task {
         let mut scan = Scan::new(&file, begin).map_err(|_| failed())?;
         let end = scan.run(name, &path.display().to_string(), self.until_s)?;
         if let End::Late { at, time } = end {
-            return self.cut_at_time(&file, path, at, time, is_last);
+            return self.cut_at_time(path, at, time, is_last);
         }
         if !scan.error.is_empty() {
             println!("{}", scan.error);
@@ -190,19 +192,12 @@ impl Task {
             (0, _) => Ok(Verdict::Whole),
             (_, false) => abort!("AOF {name} is not valid. Use the --fix option to try fixing it."),
             _ if !is_last => abort!("Failed to truncate AOF {name} because it is not the last file"),
-            _ => cut_if_wanted(name, &file, size, whole),
+            _ => cut_if_wanted(name, path, size, whole),
         }
     }
 
     /// Cuts a file off at an annotation with a later time than is wanted.
-    fn cut_at_time(
-        &self,
-        file: &File,
-        path: &Path,
-        at: u64,
-        time: i64,
-        is_last: bool,
-    ) -> Result<Verdict, Aborted> {
+    fn cut_at_time(&self, path: &Path, at: u64, time: i64, is_last: bool) -> Result<Verdict, Aborted> {
         let name = path.display();
         if at == 0 {
             abort!("AOF {name} has nothing before timestamp {time}, aborting...");
@@ -216,15 +211,30 @@ impl Task {
                 self.program
             );
         }
-        match file.set_len(at) {
+        match cut_off(path, at) {
             Ok(()) => Ok(Verdict::CutAtTime),
             Err(_) => abort!("Failed to truncate AOF {name} to timestamp {time}"),
         }
     }
 }
 
-/// Cuts off the rest behind `whole`, after a yes.
-fn cut_if_wanted(name: &str, file: &File, size: u64, whole: u64) -> Result<Verdict, Aborted> {
+/// Cuts a file off, and reports the name under which the end is kept, or why it is not.
+fn cut_off(path: &Path, len: u64) -> io::Result<()> {
+    let cut = remnant::cut_off(&RealDisk, path, len).inspect_err(|error| eprintln!("{}", reason(error)))?;
+    if let Some(kept) = cut.kept {
+        eprintln!("What was cut off is kept as {}", kept.display());
+    }
+    if let Some(error) = cut.refusal {
+        eprintln!("What was cut off is not kept: {}", reason(&error));
+    }
+    for old in cut.removed {
+        eprintln!("Removed {}, the oldest of the ends that were cut off", old.display());
+    }
+    Ok(())
+}
+
+/// Cuts off what is behind `whole`, after a yes.
+fn cut_if_wanted(name: &str, path: &Path, size: u64, whole: u64) -> Result<Verdict, Aborted> {
     let rest = size - whole;
     println!("This will shrink the AOF {name} from {size} bytes, with {rest} bytes, to {whole} bytes");
     print!("Continue? [y/N]: ");
@@ -234,7 +244,7 @@ fn cut_if_wanted(name: &str, file: &File, size: u64, whole: u64) -> Result<Verdi
     if !is_wanted {
         abort!("Aborting...");
     }
-    match file.set_len(whole) {
+    match cut_off(path, whole) {
         Ok(()) => Ok(Verdict::Cut),
         Err(_) => abort!("Failed to truncate AOF {name}"),
     }

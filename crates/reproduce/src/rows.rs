@@ -1,9 +1,10 @@
 //! The measured rows, as a file of JSON lines: the first describes the run, each further one is a row. A row
 //! is on disk before the next is measured, so that an end of the run costs only the row under way.
 //!
-//! Invariant: a file is only ever appended to; an incomplete last line is cut off when the file is opened
-//! again.
+//! Invariant: a file is only ever appended to; a last line that has no end, or is of zeros, is cut off when it is
+//! opened again, and kept beside it. Any other line that cannot be read refuses the file.
 
+use martlet_base::disk::{RealDisk, remnant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -139,7 +140,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a file of an earlier run; returns its content. An incomplete last line is cut off.
+    /// Opens a file of an earlier run; gives what it holds. What follows its last line that ends is what a write
+    /// has left that was cut short: it is cut off, and kept beside the file.
     pub fn open(path: &Path) -> Result<(Journal, Setup, Rows), String> {
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(named)?;
@@ -147,7 +149,7 @@ impl Journal {
         file.read_to_end(&mut bytes).map_err(named)?;
         let (setup, rows, whole) = parse(&bytes).map_err(|e| format!("{}: {e}", path.display()))?;
         if whole < bytes.len() {
-            file.set_len(whole as u64).map_err(named)?;
+            remnant::cut_off(&RealDisk, path, whole as u64).map_err(named)?;
             file.seek(std::io::SeekFrom::End(0)).map_err(named)?;
         }
         Ok((Journal(file), setup, rows))
@@ -166,6 +168,11 @@ impl Journal {
     }
 }
 
+/// Whether a line is of zeros: the file system has made room for it, and lost what was written there.
+fn is_unwritten(line: &[u8]) -> bool {
+    line.strip_suffix(b"\n").is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+}
+
 /// The setup, the rows, and how many bytes whole lines take.
 fn parse(bytes: &[u8]) -> Result<(Setup, Rows, usize), String> {
     let (mut setup, mut rows, mut whole) = (None, Rows::default(), 0);
@@ -180,7 +187,7 @@ fn parse(bytes: &[u8]) -> Result<(Setup, Rows, usize), String> {
             }
             Ok(Line::Row(row)) if setup.is_some() => rows.add(row),
             Ok(_) => return Err(format!("line {} does not belong there", index + 1)),
-            Err(_) if is_last && setup.is_some() => break,
+            Err(_) if is_last && setup.is_some() && is_unwritten(line) => break,
             Err(error) => return Err(format!("line {}: {error}", index + 1)),
         }
         whole += line.len();
@@ -239,6 +246,9 @@ mod tests {
             let (mut journal, _, rows) = Journal::open(&path).expect("opens");
             assert_eq!((rate(&rows, "set"), rate(&rows, "get")), (Some(1.0), None), "cut at {cut}");
             journal.write(&row("get", 5.0)).expect("written");
+            let kept = format!("rows.jsonl.cut-{}", cut - last);
+            let is_kept = std::fs::read(path.with_file_name(kept)).is_ok_and(|end| end == bytes[last..cut]);
+            assert_eq!(is_kept, cut > last, "cut at {cut}");
             let (_, _, rows) = Journal::open(&path).expect("what follows stands on a line of its own");
             assert_eq!((rate(&rows, "set"), rate(&rows, "get")), (Some(1.0), Some(5.0)), "cut at {cut}");
         }
@@ -264,12 +274,15 @@ mod tests {
             (first.into(), "no whole first line"),
             (format!("{first}\nnonsense\n{second}"), "line 2: expected"),
             (format!("{second}{first}\n"), "line 1 does not belong there"),
+            (format!("{first}\n{second}nonsense\n"), "line 3: expected"),
+            (format!("{first}\n{}\n", &second[..second.len() / 2]), "line 2: EOF"),
             (format!("{first}\n{first}\n"), "line 2 does not belong there"),
             (format!("{}\n", first.replace("\"schema\":1", "\"schema\":9")), "schema 9 is not 1"),
         ] {
             std::fs::write(&path, &text).expect("written");
             let found = Journal::open(&path).err().expect(error);
             assert!(found.contains(error), "{found}");
+            assert_eq!(std::fs::read_to_string(&path).expect("reads"), text, "it is as it was");
         }
     }
 

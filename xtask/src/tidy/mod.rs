@@ -51,7 +51,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
-    ("reproduce", &["bench", "client"]),
+    ("reproduce", &["base", "bench", "client"]),
     ("cli", &["base", "client", "protocol"]),
     ("metrics", &["base", "client"]),
     (

@@ -53,6 +53,9 @@ pub enum Fault {
     /// A name without its value.
     #[error("a variable has no value")]
     Variable,
+    /// The file ends within a line, of which nobody knows how it went on.
+    #[error("the file ends within a line")]
+    Torn,
     /// None of the nodes, or more than one, is the one whose file it is.
     #[error("{0} nodes are flagged as myself")]
     Myself(usize),
@@ -74,6 +77,12 @@ impl Conf {
                 Some(_) => conf.parse_node(&words, &mut owned),
             };
             outcome.map_err(|fault| ConfError { line: number, fault })?;
+        }
+        // What is left of a list of slots is a list, too. The line of variables has no such list, and editors that
+        // leave out the last line's end are many.
+        let last = text.lines().next_back().unwrap_or_default();
+        if !text.ends_with('\n') && !last.trim_ascii_start().to_ascii_lowercase().starts_with("vars") {
+            return Err(ConfError { line: text.lines().count(), fault: Fault::Torn });
         }
         let own = conf.nodes.iter().filter(|entry| entry.flags.has(NodeFlags::MYSELF)).count();
         match own {

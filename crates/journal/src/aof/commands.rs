@@ -4,15 +4,24 @@ use std::io::{self, Read};
 
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
 
+use super::torn;
+
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Longest line of an annotation, in bytes (Redis: `AOF_ANNOTATION_LINE_MAX_LEN`).
 const ANNOTATION_MAX_BYTES: usize = 1024;
 
+/// Longest command, in bytes: places in it take 32 bits.
+const COMMAND_MAX_BYTES: usize = u32::MAX as usize;
+/// What a file may hold: arguments of any length that a command can have, whatever `proto-max-bulk-len` says now.
+const LIMITS: RequestLimits =
+    RequestLimits { bulk_max_bytes: COMMAND_MAX_BYTES as i64, ..RequestLimits::DEFAULT };
+
 /// Why a file of commands cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The file ends within a command that begins at this offset.
+    /// The file ends within a command that begins at this offset, and has nothing wrong up to there: what a
+    /// write leaves that a crash has cut short.
     #[error("the file ends within the command at offset {0}")]
     Torn(u64),
     /// The bytes at this offset are not a command.
@@ -81,7 +90,7 @@ impl<R: Read> CommandReader<R> {
                 Some(end) => break end,
                 None if !self.is_at_end => self.fill()?,
                 None if self.start == self.buffer.len() => return Ok(None),
-                None => return Err(CommandError::Torn(self.offset())),
+                None => return Err(self.end_error()),
             }
         };
         let begin = std::mem::replace(&mut self.start, end);
@@ -94,16 +103,25 @@ impl<R: Read> CommandReader<R> {
         Ok(Some(seconds.map_or(Item::Comment, Item::Time)))
     }
 
+    /// The error for the bytes at the end of the file with which no command ends.
+    fn end_error(&self) -> CommandError {
+        let offset = self.offset();
+        match torn::check_beginning(&self.buffer[self.start..], &LIMITS) {
+            Ok(()) => CommandError::Torn(offset),
+            Err(reason) => CommandError::Format { offset, reason },
+        }
+    }
+
     /// Shows the next commands, at most `most`, as far as they have come from the file, without handing them
     /// over.
     pub fn ahead(&self, most: usize, mut show: impl FnMut(&Args<'_>)) {
-        let (limits, mut spans, mut at) = (RequestLimits::default(), Vec::new(), self.start);
+        let (mut spans, mut at) = (Vec::new(), self.start);
         for _ in 0..most {
             spans.clear();
             if self.buffer.get(at) != Some(&b'*') {
                 break;
             }
-            match parse(&self.buffer, at, &limits, &mut Partial::default(), &mut spans) {
+            match parse(&self.buffer, at, &LIMITS, &mut Partial::default(), &mut spans) {
                 Ok(Parsed::Complete(end)) if !spans.is_empty() => {
                     show(&Args::new(&self.buffer, &spans));
                     at = end;
@@ -127,12 +145,21 @@ impl<R: Read> CommandReader<R> {
             },
             Some(b'*') => {
                 self.spans.clear();
-                let limits = RequestLimits::default();
-                match parse(&self.buffer, self.start, &limits, &mut self.partial, &mut self.spans) {
+                match parse(&self.buffer, self.start, &LIMITS, &mut self.partial, &mut self.spans) {
                     Err(error) => Err(format(error.to_string())),
+                    Ok(Parsed::Incomplete) if self.buffer.len() >= COMMAND_MAX_BYTES => {
+                        Err(format("more than 4 GB".into()))
+                    }
                     Ok(Parsed::Incomplete) => Ok(None),
                     Ok(Parsed::Complete(_)) if self.spans.is_empty() => Err(format("no arguments".into())),
-                    Ok(Parsed::Complete(end)) => Ok(Some(end)),
+                    // The parser passes over what ends an argument.
+                    Ok(Parsed::Complete(end)) => match Args::new(&self.buffer, &self.spans).encoded() {
+                        Some(_) => Ok(Some(end)),
+                        None => {
+                            let beginning = torn::check_beginning(&self.buffer[self.start..end], &LIMITS);
+                            Err(format(beginning.err().unwrap_or_else(|| "a line without its end".into())))
+                        }
+                    },
                 }
             }
             Some(&other) => {
@@ -146,8 +173,9 @@ impl<R: Read> CommandReader<R> {
         self.buffer.drain(..self.start);
         self.base += self.start as u64;
         self.start = 0;
-        // Never more than the present bytes, whatever a length in the file says.
-        let most = CHUNK_BYTES.max(self.buffer.len()) as u64;
+        // Never more than what is there, whatever a length in the file says.
+        let room = COMMAND_MAX_BYTES.saturating_sub(self.buffer.len());
+        let most = CHUNK_BYTES.max(self.buffer.len()).min(room) as u64;
         self.is_at_end = self.file.by_ref().take(most).read_to_end(&mut self.buffer)? == 0;
         Ok(())
     }
@@ -208,6 +236,13 @@ mod tests {
             ("*1\r\n:1\r\n", "Protocol error: expected '$', got ':' in the command at offset 111"),
             ("*x\r\n", "Protocol error: invalid multibulk length in the command at offset 111"),
             ("*1\r\n$1\r\n", "the file ends within the command at offset 111"),
+            ("*1\r\n$600000000\r\na", "the file ends within the command at offset 111"),
+            (
+                "*1\n",
+                "Expected \\r\\n, got: 0a00; do its lines end in LF, as a tool leaves them that converts text? in the command at offset 111",
+            ),
+            ("*1\r\n$1\r\nabc*1\r\n$1\r\na\r\n", "Expected \\r\\n, got: 6263 in the command at offset 111"),
+            ("*1\r\n$1\r\na\n\r*1\r\n$1\r\na\r\n", "Expected \\r\\n, got: 0a0d in the command at offset 111"),
         ] {
             let (commands, _, offset, error) = read(format!("{good}{bad}").as_bytes());
             assert_eq!((commands.len(), offset), (1, 11));

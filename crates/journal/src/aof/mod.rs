@@ -12,6 +12,7 @@
 mod commands;
 mod gather;
 mod manifest;
+mod torn;
 mod writer;
 
 pub use commands::{CommandError, CommandReader, Item};

@@ -13,7 +13,7 @@ use super::replay::{AHEAD, Alone, Refusal, Replay, of_host};
 use crate::load as rdb;
 use crate::settings::Settings;
 use crate::{Storage, lock};
-use martlet_base::disk::error_text;
+use martlet_base::disk::{error_text, remnant};
 
 /// Commands after which a thread that loads lets others close the gate.
 const SLICE_COMMANDS: u64 = 1024;
@@ -235,6 +235,12 @@ impl Loading<'_, '_> {
                         return Err(format!("{what} reading {}", place(info, began)));
                     }
                     Err(Refusal::Script(name)) => return Err(script_in(name, &place(info, began))),
+                    Err(Refusal::Library(why)) => {
+                        return Err(format!(
+                            "Failed creating the library, {why}, reading {}",
+                            place(info, began)
+                        ));
+                    }
                     Err(Refusal::Failed(why)) => {
                         failures += 1;
                         self.note_failure(failures, reader.offset(), info, &why);
@@ -297,10 +303,17 @@ impl Loading<'_, '_> {
         }
         tracing::warn!("!!! Warning: short read while loading the AOF file {name}!!!");
         tracing::warn!("!!! Truncating the AOF {name} at offset {whole} !!!");
-        let mut file = self.storage.persistence.disk.append(path).map_err(|error| error_text(&error))?;
-        file.set_len(whole)
-            .and_then(|()| file.sync_data())
+        let cut = remnant::cut_off(self.storage.persistence.disk.as_ref(), path, whole)
             .map_err(|error| format!("Error truncating the AOF file {name}: {}", error_text(&error)))?;
+        if let Some(kept) = cut.kept {
+            tracing::warn!("What was cut off the AOF {name} is kept as {}", kept.display());
+        }
+        if let Some(error) = cut.refusal {
+            tracing::warn!("What was cut off the AOF {name} cannot be kept: {}", error_text(&error));
+        }
+        for old in cut.removed {
+            tracing::warn!("Removed {}, the oldest of the ends that were cut off {name}", old.display());
+        }
         tracing::warn!("AOF {name} loaded anyway because aof-load-truncated is enabled");
         Ok(())
     }

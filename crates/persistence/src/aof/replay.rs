@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use martlet_base::prefetch::PrefetchQueue;
-use martlet_command::{Control, Error, Fieldsets, Flags, Request, Settings};
+use martlet_command::{Control, Error, Fieldsets, Flags, LibraryChange, Request, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
 use martlet_keyspace::key_hash;
@@ -22,6 +22,8 @@ pub enum Refusal {
     Unknown(String),
     /// It runs a script, which may write what nobody else knows of.
     Script(&'static str),
+    /// It brings a library of functions that cannot be loaded: without it the data set is not what it was.
+    Library(String),
     /// It has failed.
     Failed(String),
 }
@@ -119,7 +121,15 @@ impl<'a> Replay<'a> {
             return Err(Refusal::Unknown(format!("wrong number of arguments for '{name}' command")));
         }
         match (entry.spec.control, &mut self.queue) {
-            (Control::BeginTransaction, _) => self.queue = Some(Vec::new()),
+            // What came before it would be lost without a word.
+            (Control::BeginTransaction, Some(_)) => {
+                return Err(Refusal::Unknown("Unexpected MULTI inside a transaction".into()));
+            }
+            (Control::BeginTransaction, None) => self.queue = Some(Vec::new()),
+            (Control::ExecuteTransaction | Control::DiscardTransaction, None) => {
+                let name = entry.spec.full_name.to_ascii_uppercase();
+                return Err(Refusal::Failed(format!("ERR {name} without MULTI")));
+            }
             (Control::ExecuteTransaction, _) => {
                 for (entry, args) in self.queue.take().unwrap_or_default() {
                     self.execute(keys, entry, &args.view(), alone)?;
@@ -149,14 +159,22 @@ impl<'a> Replay<'a> {
             return Ok(());
         }
         if let Some(replayed) = (self.elsewhere)(entry.spec.control, args) {
-            return replayed.or_else(failed);
+            let brings_library = matches!(
+                entry.spec.control,
+                Control::ChangeLibraries(LibraryChange::Load | LibraryChange::Restore)
+            );
+            return replayed.or_else(|text| match brings_library {
+                true => Err(Refusal::Library(format!("'{}': {text}", entry.spec.full_name))),
+                false => failed(text),
+            });
         }
         // As Redis up to version 6 can be told to; by itself it writes what scripts have done.
         if matches!(entry.spec.control, Control::RunScript(_)) && !entry.spec.flags.has(Flags::READONLY) {
             return Err(Refusal::Script(entry.spec.full_name));
         }
-        let (Some(handler), true) = (entry.handler, entry.spec.flags.has(Flags::WRITE)) else {
-            // Of the rest, none changes the data; a reply can be as long as who made the file likes.
+        let changes_data = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
+        let (Some(handler), true) = (entry.handler, changes_data) else {
+            // None of the rest changes the data; a reply can be as long as the author of the file likes.
             return Ok(());
         };
         let mut outcome: Result<(), Box<Error>> = Ok(());

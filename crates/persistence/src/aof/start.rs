@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_engine::Keys;
 use martlet_journal::aof::FileInfo;
 
-use martlet_base::disk::error_text;
+use martlet_base::disk::{Disk, error_text, remnant};
 
 use super::{LastIncrement, Order, Phase, files, follow_journal, rewrite, writer};
 use crate::save::{self, Cut, Header};
@@ -36,6 +37,7 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
         });
         let base = manifest.new_base(&settings.aof_name(), settings.aof_use_rdb_preamble);
         tracing::info!("Creating AOF base file {} on server start", base.name);
+        set_aside(disk, &files::path(settings, &base))?;
         rewrite::write_base(storage, settings, &base, &cut)
             .and_then(|new| new.publish())
             .map_err(|error| failed("Can't create the AOF base file", &error))?;
@@ -48,7 +50,11 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
         new
     });
     let path = files::path(settings, &last);
-    // What has the name of a new one is not in the list: a crash left it between its naming and its listing.
+    // What has the name of a new one is not in the list: a crash left it between its naming and its listing, with
+    // nothing in it, or the list is lost.
+    if is_new {
+        set_aside(disk, &path)?;
+    }
     let file = if is_new { disk.create(&path) } else { disk.append(&path) };
     let file =
         file.map_err(|error| failed(&format!("Can't open the append-only file {}", last.name), &error))?;
@@ -78,5 +84,20 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
     let begins = (last_bytes == 0).then_some(from);
     listed.last = begins.map(|from| LastIncrement { number: last.number, begins: Some(from) });
     lock(&log.facts).phase = Phase::On;
+    Ok(())
+}
+
+/// Gives a file with content that is in the way another name: no list names it, but nobody has said that it may go.
+fn set_aside(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), String> {
+    let name = path.display();
+    let kept = remnant::set_aside(disk.as_ref(), path).map_err(|error| {
+        format!("Can't rename {name}, which no AOF manifest lists: {}", error_text(&error))
+    })?;
+    if let Some(kept) = kept {
+        tracing::warn!(
+            "{name} is in the way of a new AOF file, and no manifest lists it: kept as {}",
+            kept.display()
+        );
+    }
     Ok(())
 }
