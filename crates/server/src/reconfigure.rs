@@ -1,10 +1,14 @@
-//! Side effects of CONFIG SET on what threads share: what listens where, the default user's password.
+//! Side effects of CONFIG SET on what threads share: what listens where, the default user's password, the
+//! append-only file.
+//!
+//! Invariant: what can fail is done before the configuration is published, in a hook that can be undone; what cannot
+//! be undone is done after it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::Config;
-use crate::listeners::{self, Kind};
+use crate::config::{Config, Prepared};
+use crate::listeners::{self, Kind, Listener};
 use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
 use crate::worker::{TCP, TLS};
@@ -13,37 +17,53 @@ use crate::worker::{TCP, TLS};
 pub fn install(shared: &'static Shared) {
     let require = move |_: &Config, new: &Config| {
         shared.access.require_password(new.requirepass.as_deref());
-        Ok(())
     };
-    shared.config.on_change(&["requirepass"], Box::new(require));
+    shared.config.on_published(&["requirepass"], Box::new(require));
     let import = move |_: &Config, new: &Config| {
         shared.slow_path_reasons.switch(SlowPathReason::Importing, new.import_mode);
-        Ok(())
     };
-    shared.config.on_change(&["import-mode"], Box::new(import));
+    shared.config.on_published(&["import-mode"], Box::new(import));
     crate::tls::install(shared);
-    let plain = move |old: &Config, new: &Config| relisten(shared, Kind::Plain, TCP, old, new);
-    shared.config.on_change(&["port", "bind"], Box::new(plain));
-    let tls = move |old: &Config, new: &Config| relisten(shared, Kind::Tls, TLS, old, new);
-    shared.config.on_change(&["tls-port", "bind"], Box::new(tls));
+    install_listeners(shared, &["port", "bind"], Kind::Plain, TCP);
+    install_listeners(shared, &["tls-port", "bind"], Kind::Tls, TLS);
+    shared.config.on_change(&["dir"], Box::new(stay_with_log));
+    let prepare = move |old: &Config, new: &Config| match (old.appendonly, new.appendonly) {
+        (false, true) => shared.storage().prepare_log(&crate::persistence::settings(new)),
+        _ => Ok(()),
+    };
+    shared.config.on_change(&["appendonly"], Box::new(prepare));
 }
 
-/// Listens on the new addresses, then gives up the old ones; on failure the old ones stay.
-fn relisten(shared: &'static Shared, kind: Kind, tag: u32, old: &Config, new: &Config) -> Result<(), String> {
-    let refusal = match old.bind == new.bind {
-        true => "Unable to listen on this port. Check server logs.",
-        false => "Failed to bind to specified addresses.",
+/// Listens on the addresses of the new configuration before it is published, and gives up the old ones after that.
+fn install_listeners(shared: &'static Shared, names: &'static [&'static str], kind: Kind, tag: u32) {
+    let prepared: &'static Prepared<Vec<Listener>> = Box::leak(Box::default());
+    let prepare = move |old: &Config, new: &Config| {
+        let refusal = match old.bind == new.bind {
+            true => "Unable to listen on this port. Check server logs.",
+            false => "Failed to bind to specified addresses.",
+        };
+        prepared.prepare(|| listeners::tcp(new, kind, Duration::ZERO).map_err(|_| refusal.to_owned()))
     };
-    let listeners = listeners::tcp(new, kind, Duration::ZERO).map_err(|_| refusal.to_owned())?;
-    shared.port.store(u32::from(listeners::first_port(new)), Ordering::Relaxed);
-    shared.send(
-        0,
-        Mail::Run(Box::new(move |worker| {
+    shared.config.on_change(names, Box::new(prepare));
+    let follow = move |_: &Config, new: &Config| {
+        let Some(listeners) = prepared.take() else { return };
+        shared.port.store(u32::from(listeners::first_port(new)), Ordering::Relaxed);
+        let relisten = move |worker: &mut crate::worker::Worker| {
             worker.unlisten(tag);
             for listener in listeners {
                 worker.listen(listener.socket, tag);
             }
-        })),
-    );
+        };
+        shared.send(0, Mail::Run(Box::new(relisten)));
+    };
+    shared.config.on_published(names, Box::new(follow));
+}
+
+/// Refuses another directory while there is an append-only file: what it has already would stay where it is, what it
+/// gets would not, and neither directory would load.
+fn stay_with_log(old: &Config, new: &Config) -> Result<(), String> {
+    if old.appendonly && new.appendonly && old.dir != new.dir {
+        return Err("The append-only file is in the old directory: set appendonly to no before".into());
+    }
     Ok(())
 }

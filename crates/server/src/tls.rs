@@ -13,7 +13,7 @@ use martlet_client::tls::{TlsOptions, TlsSession, TlsSettings};
 use martlet_client::tls_server::{ClientCertificates, TlsServerOptions};
 use martlet_net::rustls::ServerConfig;
 
-use crate::config::{Config, TlsAuthClients};
+use crate::config::{Config, Prepared, TlsAuthClients};
 use crate::shared::{Shared, lock};
 
 /// The parameters whose change makes another set.
@@ -115,10 +115,13 @@ impl Tls {
     /// # Errors
     /// What is wrong with it, for the log; nothing has changed then.
     pub fn configure(&self, config: &Config) -> Result<(), String> {
-        let made = Made::of(config)?;
+        self.take_up(Made::of(config)?, config);
+        Ok(())
+    }
+
+    fn take_up(&self, made: Made, config: &Config) {
         *lock(&self.current) = made;
         lock(&self.seen).1 = modified(config);
-        Ok(())
     }
 
     /// Whether `tls-auto-reload-interval` has passed since the files were last looked at; if so, it begins
@@ -162,15 +165,23 @@ impl Tls {
     }
 }
 
-/// Puts the hook in place that refuses what cannot be used.
+/// Puts the hooks in place: one refuses what cannot be used, the other puts to use what the first has read. Files
+/// that have changed since the last set was read so do not matter to a change that is refused.
 pub fn install(shared: &'static Shared) {
-    let configure = move |_: &Config, new: &Config| {
-        shared.tls.configure(new).map_err(|why| {
-            tracing::warn!("{why}");
-            "Unable to update TLS configuration. Check server logs.".to_owned()
+    let prepared: &'static Prepared<Made> = Box::leak(Box::default());
+    let prepare = move |_: &Config, new: &Config| {
+        prepared.prepare(|| {
+            Made::of(new).map_err(|why| {
+                tracing::warn!("{why}");
+                "Unable to update TLS configuration. Check server logs.".to_owned()
+            })
         })
     };
-    shared.config.on_change(PARAMETERS, Box::new(configure));
+    shared.config.on_change(PARAMETERS, Box::new(prepare));
+    let follow = move |_: &Config, new: &Config| {
+        prepared.take().into_iter().for_each(|made| shared.tls.take_up(made, new));
+    };
+    shared.config.on_published(PARAMETERS, Box::new(follow));
 }
 
 /// When each of the files was changed last.

@@ -57,6 +57,20 @@ pub fn write_manifest(disk: &Arc<dyn Disk>, settings: &Settings, manifest: &Mani
     file.sync()?.publish()
 }
 
+/// Tries whether a file can be made in the directory, and takes bytes; it is gone then. A disk that is full may allow
+/// the file and not the bytes.
+///
+/// # Errors
+/// What the disk refuses.
+pub fn try_directory(disk: &Arc<dyn Disk>, settings: &Settings) -> io::Result<()> {
+    let path = settings.aof_directory().join(settings.temporary_increment());
+    let written = disk.create(&path).and_then(|mut file| file.write_all(b"#\n"));
+    match disk.remove(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => written.and(Err(error)),
+        _ => written,
+    }
+}
+
 /// Removes a file; whether it is gone.
 fn remove(disk: &Arc<dyn Disk>, settings: &Settings, file: &FileInfo) -> bool {
     match disk.remove(&path(settings, file)) {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use martlet_base::disk::DiskFile;
+use martlet_base::disk::{DiskFile, error_text};
 use martlet_journal::aof::{Manifest, SyncPolicy};
 use martlet_journal::stream::Cut;
 use martlet_journal::{Follower, Journal, Position};
@@ -25,6 +25,9 @@ use martlet_journal::{Follower, Journal, Position};
 use crate::save::SaveFailed;
 use crate::settings::Settings;
 use crate::{Condition, Storage, lock};
+
+/// After so many milliseconds a first base that could not be written is tried again: writes are refused until then.
+const FIRST_BASE_RETRY_MS: i64 = 5000;
 
 /// Whether there is an append-only file.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -123,6 +126,8 @@ pub struct AppendLog {
     pub syncing: AtomicU64,
     /// The disk refuses, and so writes are refused.
     pub refuses_writes: AtomicBool,
+    /// The file was switched on, and its first base could not be written: what it takes would not be loaded.
+    lacks_base: AtomicBool,
     /// Why.
     refusal: Mutex<String>,
 }
@@ -154,6 +159,7 @@ impl Default for AppendLog {
             has_logged_fullness: AtomicBool::new(false),
             syncing: AtomicU64::new(0),
             refuses_writes: AtomicBool::new(false),
+            lacks_base: AtomicBool::new(false),
             refusal: Mutex::default(),
         }
     }
@@ -264,6 +270,31 @@ impl Storage {
         done.recv().unwrap_or(false)
     }
 
+    /// Makes sure, before the configuration says so, that the file can be switched on: that it has its threads, and a
+    /// directory in which a file can be made that takes bytes. Nothing is left of it but the directory.
+    ///
+    /// # Errors
+    /// For the client, in Redis' words; the log says what the operating system has refused.
+    pub fn prepare_log(self, settings: &Settings) -> Result<(), String> {
+        let log = &self.persistence.log;
+        if log.facts().phase != Phase::Off {
+            return Ok(());
+        }
+        let refused = |what: &str, error: &std::io::Error| {
+            tracing::warn!("{what}: {}", error_text(error));
+            "Unable to turn on AOF. Check server logs.".to_owned()
+        };
+        writer::start(self)
+            .and_then(|()| rewrite::ensure_thread(self))
+            .map_err(|error| refused("Can't start the threads for the AOF", &error))?;
+        let (disk, directory) = (&self.persistence.disk, settings.aof_directory());
+        let name = settings.appenddirname.display();
+        disk.create_directory(&directory)
+            .map_err(|error| refused(&format!("Can't open or create append-only dir {name}"), &error))?;
+        files::try_directory(disk, settings)
+            .map_err(|error| refused(&format!("Can't write a file in the append-only dir {name}"), &error))
+    }
+
     /// Brings the append-only file in line with the configuration after it was changed: begins or ends it.
     /// The gate is closed.
     ///
@@ -323,6 +354,7 @@ impl Storage {
         journal.follow(Follower::File, false);
         journal.hold_replies(false);
         lock(&log.facts).is_scheduled = false;
+        log.lacks_base.store(false, Ordering::SeqCst);
         self.note_log_state(None);
         journal.nudge();
         self.host.disk_went_on();
@@ -350,8 +382,12 @@ impl Storage {
         if grown {
             tracing::info!("Starting automatic rewriting of AOF");
         }
-        let is_retry = facts.phase == Phase::Starting && !is_held_back(&facts, now_ms);
-        if (facts.is_scheduled && !is_held_back(&facts, now_ms)) || grown || is_retry {
+        let is_held_back = match log.lacks_base.load(Ordering::SeqCst) {
+            true => (0..FIRST_BASE_RETRY_MS).contains(&(now_ms - facts.ended_ms)),
+            false => is_held_back(&facts, now_ms),
+        };
+        let is_retry = facts.phase == Phase::Starting && !is_held_back;
+        if (facts.is_scheduled && !is_held_back) || grown || is_retry {
             // It has logged what went wrong, and is tried again.
             let _ = rewrite::begin(self);
         }

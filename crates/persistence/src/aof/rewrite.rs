@@ -81,6 +81,18 @@ pub fn begin(storage: Storage) -> Result<(), String> {
     }
 }
 
+/// Starts the thread that rewrites, unless it is there.
+///
+/// # Errors
+/// When the operating system refuses it.
+pub fn ensure_thread(storage: Storage) -> io::Result<()> {
+    let mut rewriter = lock(&storage.persistence.log.rewriter);
+    if rewriter.is_none() {
+        *rewriter = Some(start_thread(storage)?);
+    }
+    Ok(())
+}
+
 /// Starts the thread that rewrites.
 fn start_thread(storage: Storage) -> io::Result<Sender<Begun>> {
     let (sender, begun) = channel::<Begun>();
@@ -156,9 +168,24 @@ fn ended(storage: Storage, result: &Result<(), Ended>) -> Option<Begun> {
     }
     let is_followed = ended.is_some_and(|rewrite| rewrite.is_followed);
     let next = is_followed.then(|| note_beginning(storage, &mut facts));
+    note_base(storage, facts.phase, result);
     drop(facts);
     log.rewrite_ended.notify_all();
     next
+}
+
+/// Has writes refused from when the first base could not be written until one is: `appendfsync always` would
+/// acknowledge what no file has. The phase is that of now, under the lock of the facts.
+fn note_base(storage: Storage, phase: Phase, result: &Result<(), Ended>) {
+    let log = &storage.persistence.log;
+    match result {
+        Err(Ended::Failed(why)) if phase == Phase::Starting => {
+            log.lacks_base.store(true, Ordering::SeqCst);
+            storage.note_log_state(Some(why.clone()));
+        }
+        Ok(()) if log.lacks_base.swap(false, Ordering::SeqCst) => storage.note_log_state(None),
+        _ => {}
+    }
 }
 
 /// The increment that begins at the cut; there is none while the file is switched off, and only a base is

@@ -162,7 +162,7 @@ fn note_result(storage: Storage, writer: &Writer<'_>, error: Option<&StepError>)
             storage.note_log_state(Some(error_text(error)));
             lock(&log.facts).is_scheduled = true;
         }
-        None if was_refused && !writer.is_doubtful() => {
+        None if was_refused && !writer.is_doubtful() && !log.lacks_base.load(Ordering::SeqCst) => {
             tracing::warn!("AOF write error looks solved, The server can write again.");
             storage.note_log_state(None);
         }

@@ -18,9 +18,52 @@ use super::{Config, ConfigStore, ProtectedAction};
 /// arguments instead of the store, which still holds the old configuration.
 pub type Hook = Box<dyn Fn(&Config, &Config) -> Result<(), String> + Send + Sync>;
 
+/// Takes up a change that every hook has agreed to and that is published: it cannot refuse any more. The arguments
+/// are those of a [`Hook`], whose rules hold here, too.
+pub type Follow = Box<dyn Fn(&Config, &Config) + Send + Sync>;
+
+/// What runs when one of the named parameters changes.
+type Of<F> = Vec<(&'static [&'static str], F)>;
+
 /// The hooks of a store, and the lock that makes one set at a time.
 #[derive(Default)]
-pub(super) struct Hooks(Mutex<Vec<(&'static [&'static str], Hook)>>);
+pub(super) struct Hooks {
+    before: Mutex<Of<Hook>>,
+    after: Mutex<Of<Follow>>,
+}
+
+/// What a hook has made good for a change that is not published yet: sockets that listen, certificates that were
+/// read. A [`Follow`] puts it to use.
+///
+/// Invariant: it holds something only between a hook's agreement and the end of the same set.
+#[derive(Debug)]
+pub struct Prepared<T>(Mutex<Option<T>>);
+
+impl<T> Default for Prepared<T> {
+    fn default() -> Prepared<T> {
+        Prepared(Mutex::new(None))
+    }
+}
+
+impl<T> Prepared<T> {
+    /// To be called by the hook: keeps what `prepare` makes. A hook that runs the other way round, since a later one
+    /// has refused, drops what it had made.
+    ///
+    /// # Errors
+    /// Those of `prepare`; nothing is kept then.
+    pub fn prepare(&self, prepare: impl FnOnce() -> Result<T, String>) -> Result<(), String> {
+        let mut prepared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if prepared.take().is_none() {
+            *prepared = Some(prepare()?);
+        }
+        Ok(())
+    }
+
+    /// To be called after the publication.
+    pub fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,7 +180,17 @@ impl ConfigStore {
             names.iter().all(|name| find(name.as_bytes()).is_some()),
             "hook on an unknown parameter"
         );
-        self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner).push((names, hook));
+        self.hooks.before.lock().unwrap_or_else(PoisonError::into_inner).push((names, hook));
+    }
+
+    /// Runs `follow` whenever a change of one of the named parameters has been published. It is the place for what
+    /// cannot be undone: a refusal of another parameter comes before it.
+    pub fn on_published(&self, names: &'static [&'static str], follow: Follow) {
+        debug_assert!(
+            names.iter().all(|name| find(name.as_bytes()).is_some()),
+            "hook on an unknown parameter"
+        );
+        self.hooks.after.lock().unwrap_or_else(PoisonError::into_inner).push((names, follow));
     }
 
     /// CONFIG GET over the current configuration: see [`get`].
@@ -147,7 +200,7 @@ impl ConfigStore {
 
     /// CONFIG SET: all of the pairs or none. Answers the parameters whose value is another one now.
     pub fn set(&self, pairs: &[(&[u8], &[u8])], setter: Setter) -> Result<Vec<Changed>, SetError> {
-        let hooks = self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hooks = self.hooks.before.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.snapshot();
         let entries = entries(pairs, &old, setter)?;
         let mut new = (*old).clone();
@@ -163,6 +216,12 @@ impl ConfigStore {
         apply(&hooks, &changed, &old, &new)?;
         if !changed.is_empty() {
             self.publish(new);
+            let (new, follows) = (self.snapshot(), self.hooks.after.lock());
+            for (names, follow) in follows.unwrap_or_else(PoisonError::into_inner).iter() {
+                if changed.iter().any(|parameter| names.contains(&parameter.name)) {
+                    follow(&old, &new);
+                }
+            }
         }
         Ok(changed.into_iter().map(|parameter| Changed { parameter }).collect())
     }

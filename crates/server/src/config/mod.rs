@@ -28,7 +28,7 @@ mod value;
 pub(crate) mod words;
 
 pub use accepted::Accepted;
-pub use change::{Changed, Hook, SetError, Setter, get, is_sensitive, parameters_set};
+pub use change::{Changed, Hook, Prepared, SetError, Setter, get, is_sensitive, parameters_set};
 pub use command_line::{CommandLine, CommandLineError, Invocation, USAGE, parse_command_line, version_text};
 pub use enumerations::*;
 pub use load::{
