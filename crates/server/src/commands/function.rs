@@ -111,7 +111,11 @@ fn change(call: &mut Call<'_>) -> Outcome {
         return Err(super::wrong_subcommand_arguments(call));
     }
     let (worker, args) = (&mut *call.worker, call.args);
-    let loaded = worker.shared.libraries.change(change, &args)?;
+    let libraries = &worker.shared.libraries;
+    let loaded = match crate::checks::obeys(call.connection) {
+        true => libraries.change_again(change, &args)?,
+        false => libraries.change(change, &args)?,
+    };
     worker.keys.dirty += 1;
     worker.keys.effects.request_ended(worker.keys.db, &args, true);
     match loaded {

@@ -55,7 +55,7 @@ impl Functions {
             return Ok(());
         }
         let library = self.list.find(name).ok_or(NOT_FOUND)?.clone();
-        let mut host = LoadHost::without_limit(clock.clone());
+        let mut host = LoadHost::of_accepted(clock.clone());
         let registered = library.load_into(&mut self.interpreter, &mut host);
         let registered = registered.map_err(|text| Error::Bytes([b"ERR ", text.as_slice()].concat()))?;
         for function in registered {

@@ -25,8 +25,12 @@ use super::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
 use crate::config::words;
 use crate::shared::lock;
 
-/// A library that runs for longer while it is loaded is refused, unless a file has it.
+/// A library that a client sends is refused if it runs for longer while it is loaded (Redis: `LOAD_TIMEOUT_MS`).
 const LOAD_MAX_MS: u64 = 500;
+/// The same for a library that a server has accepted before: it comes from a file, from the primary, or from the
+/// list, and this machine may be slower or busier than the one that accepted it. Redis has no limit here, so that a
+/// library without an end holds up its start for good.
+const ACCEPTED_LOAD_MAX_MS: u64 = 5 * LOAD_MAX_MS;
 
 /// One function of a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,22 +86,22 @@ fn load(interpreter: &mut Interpreter, lua: &[u8], host: &mut dyn Host) -> Resul
         .map_err(|error| [b"Error registering functions: ", error.text.as_slice()].concat())
 }
 
-/// What is around a library that is loaded: nothing but time, which may be up.
+/// The surroundings of a library that is being loaded: time, which may be up, and nothing else.
 pub struct LoadHost {
     clock: Clock,
     began: u64,
-    max_ms: Option<u64>,
+    max_ms: u64,
 }
 
 impl LoadHost {
-    /// Begins now, and ends with the time after which libraries are refused.
+    /// For a library that a client sends; its time begins now.
     pub fn new(clock: Clock) -> LoadHost {
-        LoadHost { began: clock.raw(), clock, max_ms: Some(LOAD_MAX_MS) }
+        LoadHost { began: clock.raw(), clock, max_ms: LOAD_MAX_MS }
     }
 
-    /// Ends whenever the library does: it has been accepted before.
-    pub fn without_limit(clock: Clock) -> LoadHost {
-        LoadHost { max_ms: None, ..LoadHost::new(clock) }
+    /// For a library that some server has accepted before.
+    pub fn of_accepted(clock: Clock) -> LoadHost {
+        LoadHost { max_ms: ACCEPTED_LOAD_MAX_MS, ..LoadHost::new(clock) }
     }
 }
 
@@ -112,11 +116,7 @@ impl Host for LoadHost {
 
     fn interrupt(&mut self) -> Verdict {
         let ms = self.clock.elapsed_ns(self.began, self.clock.raw()) / 1_000_000;
-        if self.max_ms.is_some_and(|max_ms| ms > max_ms) {
-            Verdict::Kill("FUNCTION LOAD timeout")
-        } else {
-            Verdict::Continue
-        }
+        if ms > self.max_ms { Verdict::Kill("FUNCTION LOAD timeout") } else { Verdict::Continue }
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
@@ -310,10 +310,27 @@ impl Libraries {
     /// # Errors
     /// As Redis says it; nothing has changed.
     pub fn change(&self, change: LibraryChange, args: &Args<'_>) -> Result<Option<Vec<u8>>, Error> {
+        self.change_by(change, args, LoadHost::new)
+    }
+
+    /// [`Libraries::change`] for a command that some server has run before: of a file or of the primary.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn change_again(&self, change: LibraryChange, args: &Args<'_>) -> Result<Option<Vec<u8>>, Error> {
+        self.change_by(change, args, LoadHost::of_accepted)
+    }
+
+    fn change_by(
+        &self,
+        change: LibraryChange,
+        args: &Args<'_>,
+        host: fn(Clock) -> LoadHost,
+    ) -> Result<Option<Vec<u8>>, Error> {
         let rest = Cursor::new(*args, 2);
         let mut list = LibraryList::default();
         match change {
-            LibraryChange::Load => return self.load(rest).map(Some),
+            LibraryChange::Load => return self.load(rest, host).map(Some),
             LibraryChange::Delete => {
                 list.clone_from(&self.list());
                 if !list.remove(args.at(2)) {
@@ -328,14 +345,14 @@ impl Libraries {
             }
             LibraryChange::Restore => {
                 list.clone_from(&self.list());
-                self.restore(&mut list, rest)?;
+                self.restore(&mut list, rest, host)?;
             }
         }
         self.publish(list);
         Ok(None)
     }
 
-    fn load(&self, mut rest: Cursor<'_>) -> Result<Vec<u8>, Error> {
+    fn load(&self, mut rest: Cursor<'_>, host: fn(Clock) -> LoadHost) -> Result<Vec<u8>, Error> {
         let mut replaces = false;
         while rest.left() > 1 {
             if !rest.word("REPLACE") {
@@ -345,10 +362,15 @@ impl Libraries {
             replaces = true;
         }
         let code = rest.peek().ok_or(Error::Fixed("ERR Function code is missing"))?;
-        self.add(code, replaces, &mut LoadHost::new(self.clock.clone())).map_err(with_code)
+        self.add(code, replaces, &mut host(self.clock.clone())).map_err(with_code)
     }
 
-    fn restore(&self, list: &mut LibraryList, mut rest: Cursor<'_>) -> Result<(), Error> {
+    fn restore(
+        &self,
+        list: &mut LibraryList,
+        mut rest: Cursor<'_>,
+        host: fn(Clock) -> LoadHost,
+    ) -> Result<(), Error> {
         let payload = rest.value()?;
         let policies = [("flush", Policy::Flush), ("append", Policy::Append), ("replace", Policy::Replace)];
         let policy = match rest.left() {
@@ -361,8 +383,7 @@ impl Libraries {
         let mut restored = LibraryList::default();
         for code in codes {
             let code = code.map_err(|error| with_code(error.to_string().into()))?;
-            let host = &mut LoadHost::new(self.clock.clone());
-            let library = restored.check(&code, false, host).map_err(with_code)?;
+            let library = restored.check(&code, false, &mut host(self.clock.clone())).map_err(with_code)?;
             restored.add(library).map_err(with_code)?;
         }
         if policy == Policy::Flush {
@@ -387,14 +408,14 @@ impl martlet_persistence::Libraries for Libraries {
     }
 
     fn add(&self, code: &[u8], replaces: bool) -> Result<(), String> {
-        let added = Libraries::add(self, code, replaces, &mut LoadHost::without_limit(self.clock.clone()));
+        let added = Libraries::add(self, code, replaces, &mut LoadHost::of_accepted(self.clock.clone()));
         added.map(drop).map_err(|text| String::from_utf8_lossy(&text).into_owned())
     }
 
     fn prepare(&'static self, codes: &[Arc<[u8]>]) -> Result<Publish, String> {
         let mut list = LibraryList::default();
         for code in codes {
-            let mut host = LoadHost::without_limit(self.clock.clone());
+            let mut host = LoadHost::of_accepted(self.clock.clone());
             let added = list.check(code, false, &mut host).and_then(|library| list.add(library));
             added.map_err(|text| String::from_utf8_lossy(&text).into_owned())?;
         }
@@ -402,6 +423,79 @@ impl martlet_persistence::Libraries for Libraries {
     }
 
     fn replay(&self, change: LibraryChange, args: &Args<'_>) -> Result<(), String> {
-        self.change(change, args).map(|_| ()).map_err(|error| error.to_string())
+        self.change_again(change, args).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use martlet_persistence::Libraries as _;
+    use martlet_protocol::request::OwnedArgs;
+
+    const ENDLESS: &[u8] = b"#!lua name=endless\nwhile true do end\n";
+
+    /// Whatever brings a library that never ends, it is refused in bounded time, and the list is as it was.
+    #[test]
+    fn a_library_without_an_end_is_refused_wherever_it_comes_from() {
+        let payload = payload::dump_libraries([ENDLESS].into_iter(), false);
+        let load = OwnedArgs::from_slices([b"FUNCTION".as_slice(), b"LOAD", ENDLESS]);
+        let restore = OwnedArgs::from_slices([b"FUNCTION".as_slice(), b"RESTORE", &payload]);
+        type Way<'a> = (&'a str, u64, Box<dyn Fn(&'static Libraries) -> String + Send + Sync + 'a>);
+        let bytes = |error: Error| error.to_string();
+        let ways: Vec<Way<'_>> = vec![
+            (
+                "a client's LOAD",
+                LOAD_MAX_MS,
+                Box::new(|list| list.change(LibraryChange::Load, &load.view()).map_err(bytes).unwrap_err()),
+            ),
+            (
+                "a client's RESTORE",
+                LOAD_MAX_MS,
+                Box::new(|list| {
+                    list.change(LibraryChange::Restore, &restore.view()).map_err(bytes).unwrap_err()
+                }),
+            ),
+            (
+                "an RDB file",
+                ACCEPTED_LOAD_MAX_MS,
+                Box::new(|list| martlet_persistence::Libraries::add(list, ENDLESS, true).unwrap_err()),
+            ),
+            (
+                "LOAD in a file",
+                ACCEPTED_LOAD_MAX_MS,
+                Box::new(|list| list.replay(LibraryChange::Load, &load.view()).unwrap_err()),
+            ),
+            (
+                "RESTORE in a file",
+                ACCEPTED_LOAD_MAX_MS,
+                Box::new(|list| list.replay(LibraryChange::Restore, &restore.view()).unwrap_err()),
+            ),
+            (
+                "a primary's LOAD",
+                ACCEPTED_LOAD_MAX_MS,
+                Box::new(|list| {
+                    list.change_again(LibraryChange::Load, &load.view()).map_err(bytes).unwrap_err()
+                }),
+            ),
+            (
+                "a full sync",
+                ACCEPTED_LOAD_MAX_MS,
+                Box::new(|list| list.prepare(&[ENDLESS.into()]).err().unwrap_or_default()),
+            ),
+        ];
+        std::thread::scope(|scope| {
+            for (name, max_ms, way) in &ways {
+                scope.spawn(move || {
+                    let list: &'static Libraries = Box::leak(Box::new(Libraries::new(Clock::real())));
+                    let began = martlet_base::clock::monotonic();
+                    let error = way(list);
+                    let ms = began.elapsed().as_millis() as u64;
+                    assert!(error.contains("FUNCTION LOAD timeout"), "{name}: {error}");
+                    assert!(ms >= *max_ms, "{name} was refused after {ms} ms");
+                    assert!(list.list().libraries.is_empty(), "{name}");
+                });
+            }
+        });
     }
 }
