@@ -1,4 +1,7 @@
 //! HTTP/1.1, one request a connection.
+//!
+//! Invariant: no number of peers that are slow to send or to read keeps an honest one waiting. Connections have a
+//! limit; beyond it the oldest one goes for which no answer is being made.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,14 +17,14 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 
 use crate::asked::Asked;
+use crate::connections::{Connections, Place};
 use crate::routes::{self, Answer};
 use crate::source::Source;
 
-/// Connections at once; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 32;
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may take from beginning to end.
 const CONNECTION_MAX: Duration = Duration::from_secs(30);
 /// How long a request's head may take.
@@ -63,39 +66,39 @@ pub fn serve(listeners: Vec<TcpListener>, source: Source, rules: impl Rules) -> 
         .build()?;
     let shared = Arc::new(Shared { source: Arc::new(source), rules: Box::new(rules) });
     runtime.block_on(async {
-        let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
         let mut tasks = tokio::task::JoinSet::new();
         for listener in listeners {
             listener.set_nonblocking(true)?;
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tasks.spawn(accept(listener, Arc::clone(&free), Arc::clone(&shared)));
+            tasks.spawn(accept(listener, Arc::clone(&connections), Arc::clone(&shared)));
         }
         while tasks.join_next().await.is_some() {}
         Ok(())
     })
 }
 
-async fn accept(listener: tokio::net::TcpListener, free: Arc<Semaphore>, shared: Arc<Shared>) {
+async fn accept(listener: tokio::net::TcpListener, connections: Arc<Connections>, shared: Arc<Shared>) {
     loop {
-        let Ok(place) = Arc::clone(&free).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // For example without free descriptors: other connections may close in this time.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
-            let _ = tokio::time::timeout(CONNECTION_MAX, converse(stream, shared)).await;
-            drop(place);
-        });
+        let place = connections.enter().await;
+        let (id, shared) = (place.id(), Arc::clone(&shared));
+        let conversation = tokio::time::timeout(CONNECTION_MAX, converse(stream, place, shared));
+        let task = tokio::spawn(async move { drop(conversation.await) });
+        id.end_with(move || task.abort());
     }
 }
 
-async fn converse(stream: TcpStream, shared: Arc<Shared>) {
+async fn converse(stream: TcpStream, place: Place, shared: Arc<Shared>) {
+    let place = Arc::new(place);
     let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return };
     let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer(request, local, peer.ip(), shared).await) }
+        let (place, shared) = (Arc::clone(&place), Arc::clone(&shared));
+        async move { Ok::<_, Infallible>(answer(request, local, peer.ip(), &place, shared).await) }
     });
     // An error here concerns the client only, which notices.
     let _ = http1::Builder::new()
@@ -111,6 +114,7 @@ async fn answer(
     request: Request<Incoming>,
     local: SocketAddr,
     peer: IpAddr,
+    place: &Place,
     shared: Arc<Shared>,
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
@@ -151,6 +155,7 @@ async fn answer(
         shows_writes: shared.rules.allows_writes(),
     };
     let source = Arc::clone(&shared.source);
+    let _answered = place.begin_answer();
     let answer = tokio::task::spawn_blocking(move || routes::answer(&source, &asked)).await;
     respond(answer.unwrap_or_else(|_| Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "This is a bug.\n")))
 }

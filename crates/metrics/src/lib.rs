@@ -11,6 +11,7 @@
 mod asked;
 mod browse;
 mod cli;
+mod connections;
 mod http;
 mod info;
 mod live;

@@ -39,3 +39,5 @@ pub const CLIENT_OUTPUT_PAUSE_BYTES: usize = 1024 * 1024;
 pub const SUBSCRIPTIONS_MAX: usize = 10_000;
 /// Clients, unless the configuration says otherwise.
 pub const CLIENTS_MAX: usize = 10_000;
+/// Milliseconds that a client's handshake of TLS may take.
+pub const HANDSHAKE_MAX_MS: i64 = 10_000;

@@ -17,8 +17,8 @@ use super::poller::{Poller, Token};
 use super::transport::Transport;
 use crate::commands::Core;
 use crate::limits::{
-    CLIENT_INPUT_MAX_BYTES, CLIENT_OUTPUT_MAX_BYTES, CLIENT_OUTPUT_PAUSE_BYTES, REQUEST_ARGUMENTS_MAX,
-    REQUEST_BULK_MAX_BYTES,
+    CLIENT_INPUT_MAX_BYTES, CLIENT_OUTPUT_MAX_BYTES, CLIENT_OUTPUT_PAUSE_BYTES, HANDSHAKE_MAX_MS,
+    REQUEST_ARGUMENTS_MAX, REQUEST_BULK_MAX_BYTES,
 };
 
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -40,6 +40,10 @@ struct Socket {
     input: Vec<u8>,
     partial: Partial,
     watched: EventFlags,
+    /// When it came, in milliseconds of the machine's time.
+    accepted_ms: i64,
+    /// No whole request has come of it yet.
+    is_stranger: bool,
 }
 
 /// See the [module docs](self).
@@ -70,16 +74,18 @@ impl Clients {
         for _ in 0..ACCEPTED_AT_ONCE {
             let Some(listener) = self.listeners.get(index) else { return };
             let Ok((mut stream, peer)) = listener.socket.accept() else { return };
+            let tls = listener.tls.clone();
+            self.make_place(core);
             let refusal = self.refusal(peer.ip(), core);
             if stream.set_nonblocking(true).is_err() || refusal.is_some() {
-                // A client that expects TLS would not understand it.
-                if listener.tls.is_none() {
+                // Who expects TLS would not understand it.
+                if tls.is_none() {
                     let _ = stream.write(refusal.unwrap_or_default());
                 }
                 core.stats.rejected += 1;
                 continue;
             }
-            let Ok(session) = listener.tls.clone().map(TlsSession::accept).transpose() else { continue };
+            let Ok(session) = tls.map(TlsSession::accept).transpose() else { continue };
             let _ = stream.set_nodelay(true);
             let id = self.next_id;
             if poller.add(&stream, Token::Client(id), EventFlags::IN).is_err() {
@@ -89,9 +95,25 @@ impl Clients {
             let local = stream.local_addr().map(shown).unwrap_or_default();
             core.open(id, shown(peer), local, stream.as_raw_fd());
             let transport = Transport::new(stream, session);
-            let socket =
-                Socket { transport, input: Vec::new(), partial: Partial::default(), watched: EventFlags::IN };
+            let socket = Socket {
+                transport,
+                input: Vec::new(),
+                partial: Partial::default(),
+                watched: EventFlags::IN,
+                accepted_ms: core.now_ms,
+                is_stranger: true,
+            };
             self.sockets.insert(id, socket);
+        }
+    }
+
+    /// If there are as many clients as there may be, closes the one that has been there for longest without a whole
+    /// request: peers that are silent do not keep other Sentinels away.
+    fn make_place(&mut self, core: &mut Core) {
+        if self.sockets.len() >= core.facts.clients_max {
+            // Numbers rise with time.
+            let oldest = self.sockets.iter().find(|(_, socket)| socket.is_stranger).map(|(id, _)| *id);
+            oldest.into_iter().for_each(|id| self.remove(id, core));
         }
     }
 
@@ -152,6 +174,7 @@ impl Clients {
                 Ok(Parsed::Complete(end)) => {
                     at = end;
                     if !spans.is_empty() {
+                        socket.is_stranger = false;
                         core.execute(id, Args::new(&input, &spans));
                     }
                 }
@@ -198,8 +221,15 @@ impl Clients {
         }
     }
 
-    /// Closes clients that have been idle for too long; those that wait for messages are not.
+    /// Closes clients that have been idle for too long; those that wait for messages are not. A handshake of TLS has a
+    /// limit of its own.
     pub fn close_idle(&mut self, core: &mut Core) {
+        let least_ms = core.now_ms - HANDSHAKE_MAX_MS;
+        let is_late = |socket: &Socket| socket.transport.is_handshaking() && socket.accepted_ms < least_ms;
+        let late = self.sockets.iter().filter(|(_, socket)| is_late(socket));
+        for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.remove(id, core);
+        }
         if self.timeout_s == 0 {
             return;
         }

@@ -40,6 +40,11 @@ impl Transport {
         &self.stream
     }
 
+    /// Whether TLS' handshake goes on.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking())
+    }
+
     /// Whether bytes would be sent now if the socket had room, `out` being those that wait outside.
     pub fn has_to_send(&self, out: &[u8]) -> bool {
         match &self.tls {

@@ -14,6 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use super::inbound::Inbound;
 use super::link::Link;
 use super::{ClusterNode, settings};
 use crate::config::{ClusterConfigSaveBehavior, Config};
@@ -61,6 +62,7 @@ pub(super) fn run(shared: &'static Shared, listeners: Vec<OwnedFd>) {
             pending: BTreeSet::new(),
             next_tick_ms: 0,
             refused: Refused::default(),
+            inbound: Inbound::default(),
         },
         Err(error) => {
             tracing::error!("The cluster bus cannot be waited for: {}", error_text(&error));
@@ -97,6 +99,7 @@ struct Bus {
     /// In the machine's time.
     next_tick_ms: i64,
     refused: Refused,
+    inbound: Inbound,
 }
 
 /// Handshakes of TLS that have failed, and what the log has been told of them.
@@ -206,6 +209,17 @@ impl Bus {
             let (peer, own) = link.ends();
             let id = self.input(|cluster, now| cluster.accepted(now, &peer, &own));
             self.insert(id, link);
+            let surplus = self.inbound.accepted(id, self.node.now().mono_ms);
+            self.end_inbound(surplus);
+        }
+    }
+
+    /// Closes connections that others have made, and that are too many or too silent.
+    fn end_inbound(&mut self, ids: impl IntoIterator<Item = LinkId>) {
+        for id in ids {
+            tracing::debug!("A connection to the cluster bus is closed: it is silent");
+            self.remove(id);
+            self.input(|cluster, now| cluster.closed(now, id));
         }
     }
 
@@ -216,6 +230,7 @@ impl Bus {
 
     fn remove(&mut self, id: LinkId) {
         self.links.remove(&id);
+        self.inbound.closed(id);
         self.touched.push(id);
     }
 
@@ -248,9 +263,11 @@ impl Bus {
         let received = link.receive();
         self.tell_connected(id);
         let Some(link) = self.links.get_mut(&id) else { return };
+        let mut surplus = None;
         loop {
             match link.frames.next_packet() {
                 Ok(Some(packet)) => {
+                    surplus = surplus.or(self.inbound.heard(id, self.node.now().mono_ms));
                     self.node.input(|cluster, now| cluster.received(now, id, packet));
                 }
                 Ok(None) => break,
@@ -261,6 +278,7 @@ impl Bus {
                 }
             }
         }
+        self.end_inbound(surplus);
         match received {
             Ok(true) => {}
             Ok(false) => {
@@ -299,6 +317,8 @@ impl Bus {
         self.node.migration_tick(self.shared);
         let pending = self.pending.iter().filter_map(|id| Some((*id, self.links.get(id)?.waiting())));
         *lock(&self.node.waiting) = pending.collect();
+        let node_timeout_ms = self.shared.config.snapshot().cluster_node_timeout_ms;
+        self.end_inbound(self.inbound.overdue(self.node.now().mono_ms, node_timeout_ms));
         self.limit_waiting();
     }
 

@@ -13,6 +13,7 @@
 mod bus;
 pub(crate) mod check;
 mod decisions;
+mod inbound;
 mod link;
 pub mod routes;
 mod settings;
