@@ -1,7 +1,7 @@
 //! Lines that were typed, kept in a file from one session to the next.
 //!
-//! Invariants: a line that holds a password is never written to the file. A file that cannot be read as lines of
-//! text is not overwritten.
+//! Invariants: a line that holds a password is never written to the file. A file that cannot be read as lines
+//! of text is not overwritten.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,8 +24,8 @@ pub struct History {
 }
 
 impl History {
-    /// Reads the file. One that cannot be read, or is no text, has no lines and is left as it is: the lines of this
-    /// session are in memory only.
+    /// Reads the file. One that cannot be read, or is no text, has no lines and is left as it is: the lines
+    /// of this session are in memory only.
     pub fn load(file: Option<PathBuf>) -> History {
         let (file, text) = match file.as_ref().map(std::fs::read_to_string) {
             Some(Ok(text)) if !text.contains('\0') => (file, text),

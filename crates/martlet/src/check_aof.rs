@@ -1,9 +1,9 @@
 //! `martlet check-aof`, also by the name redis-check-aof: reads an append-only file to its end, says up to
 //! where it is whole, and cuts off the rest if asked to.
 //!
-//! It prints what redis-check-aof prints and exits with its status; what else it has to say goes to standard error.
-//! Invariant: only the last file is ever cut, and only after a yes, or at a time that was asked for; what is cut off
-//! stays beside it.
+//! Standard output and the exit status are those of redis-check-aof; further notes go to standard error.
+//! Invariant: only the last file is ever cut, and only after a yes, or at a time that was asked for; the
+//! bytes that are cut off stay beside it.
 
 use std::ffi::OsString;
 use std::fs::File;

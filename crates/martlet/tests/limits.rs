@@ -223,3 +223,191 @@ fn an_emptied_database_has_a_small_table() {
     }
     assert!(table_bytes(&mut client) < 400);
 }
+
+/// A kind of client that does not read, and how others fill its output.
+struct Unread {
+    name: &'static str,
+    /// Its class of `client-output-buffer-limit`.
+    class: &'static str,
+    /// Sent first, after its name.
+    requests: &'static str,
+    /// Makes some megabyte of output for it, the number counts the calls.
+    fill: fn(&mut Client, &mut TcpStream, u64),
+}
+
+fn command(client: &mut Client, words: &[&str]) {
+    client.command(words).unwrap();
+}
+
+const MEGABYTE: usize = 1 << 20;
+
+/// Has a client ask for a value of a megabyte, whose reply it does not read.
+fn ask(other: &mut Client, stream: &mut TcpStream, number: u64) {
+    if number == 0 {
+        command(other, &["SET", "k", &"x".repeat(MEGABYTE)]);
+    }
+    // It may have been disconnected.
+    let _ = stream.write_all(b"GET k\r\n");
+}
+
+fn set(other: &mut Client, _: &mut TcpStream, number: u64) {
+    command(other, &["SET", &format!("k{}", number % 2), &"x".repeat(MEGABYTE)]);
+}
+
+/// The stream of commands counts for a replica once its snapshot is on the way.
+fn stream(other: &mut Client, stream: &mut TcpStream, number: u64) {
+    let is_waiting = |client: &mut Client| {
+        let reply = client.command(&["INFO", "replication"]).unwrap();
+        String::from_utf8_lossy(reply.text().unwrap_or_default()).contains("state=wait_bgsave")
+    };
+    while number == 0 && is_waiting(other) {}
+    set(other, stream, number);
+}
+
+fn set_long_key(other: &mut Client, _: &mut TcpStream, number: u64) {
+    command(other, &["SET", &format!("{number}{}", "k".repeat(MEGABYTE)), "v"]);
+}
+
+const UNREAD: &[Unread] = &[
+    Unread { name: "plain", class: "normal", requests: "", fill: ask },
+    Unread {
+        name: "blocked",
+        class: "normal",
+        requests: "BLPOP queue 0\r\n",
+        fill: |other, stream, number| {
+            if number == 0 {
+                command(other, &["RPUSH", "queue", &"x".repeat(24 * MEGABYTE)]);
+            } else {
+                ask(other, stream, number - 1);
+            }
+        },
+    },
+    Unread { name: "monitor", class: "normal", requests: "MONITOR\r\n", fill: set },
+    Unread {
+        name: "tracking",
+        class: "normal",
+        requests: "HELLO 3\r\nCLIENT TRACKING ON BCAST\r\n",
+        fill: set_long_key,
+    },
+    Unread {
+        name: "subscriber",
+        class: "pubsub",
+        requests: "SUBSCRIBE news\r\n",
+        fill: |other, _, _| command(other, &["PUBLISH", "news", &"x".repeat(MEGABYTE)]),
+    },
+    Unread {
+        name: "pattern",
+        class: "pubsub",
+        requests: "HELLO 3\r\nPSUBSCRIBE new*\r\n",
+        fill: |other, _, _| command(other, &["PUBLISH", "news", &"x".repeat(MEGABYTE)]),
+    },
+    Unread {
+        name: "shard",
+        class: "pubsub",
+        requests: "SSUBSCRIBE news\r\n",
+        fill: |other, _, _| command(other, &["SPUBLISH", "news", &"x".repeat(MEGABYTE)]),
+    },
+    Unread {
+        name: "invalidated",
+        class: "pubsub",
+        requests: "HELLO 3\r\nSUBSCRIBE __redis__:invalidate\r\nCLIENT TRACKING ON BCAST\r\n",
+        fill: set_long_key,
+    },
+    Unread {
+        name: "monitor-and-subscriber",
+        class: "pubsub",
+        requests: "HELLO 3\r\nSUBSCRIBE news\r\nMONITOR\r\n",
+        fill: set,
+    },
+    Unread {
+        name: "replica",
+        class: "replica",
+        requests: "REPLCONF capa eof capa psync2\r\nPSYNC ? -1\r\n",
+        fill: stream,
+    },
+];
+
+/// Whether a client of that name is connected.
+fn is_connected(client: &mut Client, name: &str) -> bool {
+    let reply = client.command(&["CLIENT", "LIST"]).unwrap();
+    let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
+    text.split_whitespace().any(|word| word.strip_prefix("name=") == Some(name))
+}
+
+/// Fills the output of a client until it is disconnected, or has been sent far more than sockets hold;
+/// whether it is there still.
+fn outlasts(unread: &Unread, limited: &str) -> bool {
+    let limit = format!("{limited} 4mb 0 0");
+    let classes = ["normal", "replica", "pubsub"].map(|class| format!("{class} 0 0 0")).join(" ");
+    let (server, mut other) = start_with("auto", "client-output-buffer-limit", &classes);
+    let more = ["repl-backlog-size", "1mb", "repl-diskless-sync-delay", "0"];
+    command(&mut other, &[&["CONFIG", "SET", "client-output-buffer-limit", &limit][..], &more].concat());
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let name = format!("CLIENT SETNAME {}", unread.name);
+    for request in std::iter::once(name.as_str()).chain(unread.requests.lines()) {
+        stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+        match request.starts_with("BLPOP") {
+            true => while info(&mut other, "blocked_clients") == 0 {},
+            // It is in force once its reply has begun.
+            false => assert!(stream.read(&mut [0; 4096]).unwrap() > 0),
+        }
+    }
+    for number in 0..40 {
+        (unread.fill)(&mut other, &mut stream, number);
+        if !is_connected(&mut other, unread.name) {
+            return false;
+        }
+    }
+    let deadline = std::time::Instant::now() + Duration::from_secs(2);
+    while limited == unread.class
+        && is_connected(&mut other, unread.name)
+        && std::time::Instant::now() < deadline
+    {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    is_connected(&mut other, unread.name)
+}
+
+#[test]
+fn each_kind_of_client_is_held_to_the_limit_of_its_class_alone() {
+    for unread in UNREAD {
+        for class in ["normal", "replica", "pubsub"] {
+            let expected = class != unread.class;
+            assert_eq!(outlasts(unread, class), expected, "{} under the limit of {class}", unread.name);
+        }
+    }
+}
+
+/// Connections with no request or half a request: other clients are served beside them, and `timeout` ends
+/// them. As in Redis, each byte that arrives restarts the time.
+#[test]
+fn requests_that_are_never_whole_end_by_the_timeout_and_keep_nobody_waiting() {
+    for backend in ["auto", "epoll"] {
+        let (server, mut other) = start_with(backend, "maxclients", "101");
+        let beginnings =
+            ["", "PING", "*2\r\n$3\r\nGET\r\n$5\r\nab", "*100000\r\n", "SET k \"", "PROXY TCP4 "];
+        let slow: Vec<TcpStream> = (0..100)
+            .map(|number| {
+                let mut stream = TcpStream::connect(server.address()).unwrap();
+                stream.write_all(beginnings[number % beginnings.len()].as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+        while info(&mut other, "connected_clients") < 101 {}
+        assert!(
+            Client::connect(server.address())
+                .and_then(|mut one| one.command(&["PING"]))
+                .map_or(true, |reply| reply.is_error())
+        );
+        command(&mut other, &["CONFIG", "SET", "timeout", "1"]);
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while info(&mut other, "connected_clients") > 1 {
+            assert!(std::time::Instant::now() < deadline, "{backend}: slow clients stay");
+        }
+        drop(slow);
+        assert_eq!(
+            Client::connect(server.address()).unwrap().command(&["PING"]).unwrap().text(),
+            Some(&b"PONG"[..])
+        );
+    }
+}

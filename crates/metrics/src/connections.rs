@@ -1,8 +1,8 @@
 //! The connections of a listener: how many there may be, and which one goes when another comes.
 //!
-//! A connection is *idle* while it depends on its peer: the head or the body of its request is not there, or its answer
-//! is not read. It is *busy* while its answer is being made. Invariant: there are at most as many as the limit says; a
-//! busy one is never removed for another.
+//! A connection is *idle* while it depends on its peer: the head or the body of its request is not there, or
+//! its answer is not read. It is *busy* while its answer is being made. Invariant: there are at most as many
+//! as the limit says; a busy one is never removed for another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +40,8 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a new connection its place, that of the oldest idle one if all are taken; waits while all are busy.
+    /// Gives a new connection its place, that of the oldest idle one if all are taken; waits while all are
+    /// busy.
     pub async fn enter(self: &Arc<Connections>) -> Place {
         loop {
             let changed = self.changed.notified();
@@ -100,7 +101,7 @@ impl Place {
         PlaceId(self.id, Arc::clone(&self.connections))
     }
 
-    /// The answer to the connection's request is being made, until what is returned is dropped.
+    /// Marks the connection busy until the returned value is dropped: its answer is being made.
     pub fn begin_answer(&self) -> Busy<'_> {
         self.connections.set_busy(self.id, true);
         Busy(self)

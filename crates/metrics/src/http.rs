@@ -1,7 +1,7 @@
 //! HTTP/1.1, one request a connection.
 //!
-//! Invariant: no number of peers that are slow to send or to read keeps an honest one waiting. Connections have a
-//! limit; beyond it the oldest one goes for which no answer is being made.
+//! Invariant: no number of peers that are slow to send or to read keeps an honest one waiting. Connections
+//! have a limit; beyond it the oldest one goes for which no answer is being made.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,8 +1,8 @@
 //! The measured rows, as a file of JSON lines: the first describes the run, each further one is a row. A row
 //! is on disk before the next is measured, so that an end of the run costs only the row under way.
 //!
-//! Invariant: a file is only ever appended to; a last line that has no end, or is of zeros, is cut off when it is
-//! opened again, and kept beside it. Any other line that cannot be read refuses the file.
+//! Invariant: a file is only ever appended to; a last line that has no end, or is of zeros, is cut off when
+//! it is opened again, and kept beside it. Any other line that cannot be read refuses the file.
 
 use martlet_base::disk::{RealDisk, remnant};
 use serde::{Deserialize, Serialize};
@@ -140,8 +140,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a file of an earlier run; gives what it holds. What follows its last line that ends is what a write
-    /// has left that was cut short: it is cut off, and kept beside the file.
+    /// Opens a file of an earlier run; gives what it holds. A last line without an end comes from a write
+    /// that was cut short: it is removed, and kept beside the file.
     pub fn open(path: &Path) -> Result<(Journal, Setup, Rows), String> {
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(named)?;
@@ -168,7 +168,7 @@ impl Journal {
     }
 }
 
-/// Whether a line is of zeros: the file system has made room for it, and lost what was written there.
+/// Whether a line consists of zeros: the file system reserved its room and lost its content.
 fn is_unwritten(line: &[u8]) -> bool {
     line.strip_suffix(b"\n").is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
 }

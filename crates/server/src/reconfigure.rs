@@ -1,8 +1,8 @@
 //! Side effects of CONFIG SET on what threads share: what listens where, the default user's password, the
 //! append-only file.
 //!
-//! Invariant: what can fail is done before the configuration is published, in a hook that can be undone; what cannot
-//! be undone is done after it.
+//! Invariant: every step that can fail runs in a hook before the configuration is published and can be
+//! undone; every step that cannot be undone runs after it and cannot fail.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,7 +34,8 @@ pub fn install(shared: &'static Shared) {
     shared.config.on_change(&["appendonly"], Box::new(prepare));
 }
 
-/// Listens on the addresses of the new configuration before it is published, and gives up the old ones after that.
+/// Listens on the addresses of the new configuration before it is published, and gives up the old ones after
+/// that.
 fn install_listeners(shared: &'static Shared, names: &'static [&'static str], kind: Kind, tag: u32) {
     let prepared: &'static Prepared<Vec<Listener>> = Box::leak(Box::default());
     let prepare = move |old: &Config, new: &Config| {
@@ -59,8 +60,8 @@ fn install_listeners(shared: &'static Shared, names: &'static [&'static str], ki
     shared.config.on_published(names, Box::new(follow));
 }
 
-/// Refuses another directory while there is an append-only file: what it has already would stay where it is, what it
-/// gets would not, and neither directory would load.
+/// Refuses another directory while there is an append-only file: its present files would stay in the old
+/// directory, its next files would go to the new one, and neither directory would load.
 fn stay_with_log(old: &Config, new: &Config) -> Result<(), String> {
     if old.appendonly && new.appendonly && old.dir != new.dir {
         return Err("The append-only file is in the old directory: set appendonly to no before".into());

@@ -165,8 +165,8 @@ impl Tls {
     }
 }
 
-/// Puts the hooks in place: one refuses what cannot be used, the other puts to use what the first has read. Files
-/// that have changed since the last set was read so do not matter to a change that is refused.
+/// Puts the hooks in place: one refuses what cannot be used, the other puts to use what the first has read.
+/// Files that have changed since the last set was read so do not matter to a change that is refused.
 pub fn install(shared: &'static Shared) {
     let prepared: &'static Prepared<Made> = Box::leak(Box::default());
     let prepare = move |_: &Config, new: &Config| {

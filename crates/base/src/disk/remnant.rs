@@ -1,7 +1,8 @@
 //! Remnants: the bytes that are cut off a file stay beside it under a name of their own.
 //!
-//! Invariant: a file loses bytes only after a remnant has them on disk, or after the disk had no room for one and
-//! the caller learns that. A file has at most [`REMNANTS_MAX`] remnants; the oldest goes when one more is made.
+//! Invariant: a file loses bytes only after a remnant has them on disk, or after the disk had no room for one
+//! and the caller learns that. A file has at most [`REMNANTS_MAX`] remnants; the oldest goes when one more is
+//! made.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,8 +12,8 @@ use super::Disk;
 
 /// Most remnants of one file. The oldest is removed when one more is made.
 pub const REMNANTS_MAX: usize = 8;
-/// Longest end that is cut off although the disk has no room for a copy: it is in memory until the cut has made
-/// room.
+/// Longest end that is cut off although the disk has no room for a copy: it is in memory until the cut has
+/// made room.
 const IN_MEMORY_MAX_BYTES: u64 = 1 << 20;
 /// Between a file's name and the remnant's number.
 const INFIX: &str = ".cut-";
@@ -30,12 +31,12 @@ pub struct CutOff {
     pub removed: Vec<PathBuf>,
 }
 
-/// Cuts off all bytes of the file from `len_bytes` on, and keeps them beside it as `NAME.cut-N`, with a number N
-/// that is higher than those in use. Both files are on disk when this returns.
+/// Cuts off all bytes of the file from `len_bytes` on, and keeps them beside it as `NAME.cut-N`, with a
+/// number N that is higher than those in use. Both files are on disk when this returns.
 ///
 /// # Errors
-/// When the remnant cannot be written, other than for want of room, or the file cannot be cut off. The file is as
-/// it was, unless only the last synchronisation failed.
+/// When the remnant cannot be written, other than for want of room, or the file cannot be cut off. The file
+/// is as it was, unless only the last synchronisation failed.
 pub fn cut_off(disk: &dyn Disk, path: &Path, len_bytes: u64) -> io::Result<CutOff> {
     let mut source = File::open(path)?;
     let end_bytes = source.metadata()?.len().saturating_sub(len_bytes);
@@ -65,7 +66,8 @@ pub fn cut_off(disk: &dyn Disk, path: &Path, len_bytes: u64) -> io::Result<CutOf
     })
 }
 
-/// Gives a file that is in the way of another the name of a remnant, unless it is empty or not there; that name.
+/// Gives a file that is in the way of another the name of a remnant, unless it is empty or not there; that
+/// name.
 ///
 /// # Errors
 /// When the disk refuses; the file has its name still.
@@ -88,7 +90,8 @@ fn is_lack_of_room(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Copies what is left of `source` to a file at `target`, which is on disk then, or not there.
+/// Copies the rest of `source` to a new file at `target`. The file is on disk when this returns; after an
+/// error there is none.
 fn write_remnant(disk: &dyn Disk, target: &Path, source: &mut impl Read) -> io::Result<()> {
     let mut copy = || {
         let mut file = disk.create(target)?;

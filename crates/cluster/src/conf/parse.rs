@@ -78,10 +78,13 @@ impl Conf {
             };
             outcome.map_err(|fault| ConfError { line: number, fault })?;
         }
-        // What is left of a list of slots is a list, too. The line of variables has no such list, and editors that
-        // leave out the last line's end are many.
+        // What is left of a list of slots is a list, too. The line of variables has no such list, and editors
+        // that leave out the last line's end are many.
         let last = text.lines().next_back().unwrap_or_default();
-        if !text.ends_with('\n') && !last.trim_ascii_start().to_ascii_lowercase().starts_with("vars") {
+        if !last.is_empty()
+            && !text.ends_with('\n')
+            && !last.trim_ascii_start().to_ascii_lowercase().starts_with("vars")
+        {
             return Err(ConfError { line: text.lines().count(), fault: Fault::Torn });
         }
         let own = conf.nodes.iter().filter(|entry| entry.flags.has(NodeFlags::MYSELF)).count();

@@ -57,6 +57,10 @@ fn every_fault_is_named_with_its_line() {
             own(":1@2 myself - 0 0 0 connected [1-x]"),
             "line 1: '[1-x]' is no slot, range of slots or slot under way",
         ),
+        (
+            own(":1@2 myself - 0 0 0 connected 0-5461").trim_end().into(),
+            "line 1: the file ends within a line",
+        ),
         (own(":1@2 myself - 0 0 0 connected 1-3 2"), "line 1: slot 2 has two owners"),
         (own(":1@2 myself - 0 0 0 connected") + "vars currentEpoch", "line 2: a variable has no value"),
         (own(":1@2 myself - 0 0 0 connected") + "\nvars currentEpoch x", "line 3: 'x' is no number"),
@@ -76,8 +80,11 @@ fn every_fault_is_named_with_its_line() {
 #[test]
 fn a_file_that_is_cut_off_is_refused_or_shorter() {
     for length in 0..VALKEY_91.len() {
-        if let Ok(conf) = Conf::parse(&VALKEY_91[..length]) {
+        let text = &VALKEY_91[..length];
+        if let Ok(conf) = Conf::parse(text) {
             assert!(conf.nodes.len() <= 4);
+            let is_between_lines = text.ends_with('\n');
+            assert!(is_between_lines || text.lines().next_back().unwrap().starts_with("vars"), "{text}");
         }
     }
 }

@@ -13,7 +13,8 @@ const ANNOTATION_MAX_BYTES: usize = 1024;
 
 /// Longest command, in bytes: places in it take 32 bits.
 const COMMAND_MAX_BYTES: usize = u32::MAX as usize;
-/// What a file may hold: arguments of any length that a command can have, whatever `proto-max-bulk-len` says now.
+/// What a file may hold: arguments of any length that a command can have, whatever `proto-max-bulk-len` says
+/// now.
 const LIMITS: RequestLimits =
     RequestLimits { bulk_max_bytes: COMMAND_MAX_BYTES as i64, ..RequestLimits::DEFAULT };
 

@@ -1,9 +1,9 @@
-//! The end of a file of commands: torn, or wrong?
+//! Tells a torn end of a file of commands from a wrong one.
 //!
-//! A crash leaves a beginning of what was to be written, so the end is torn exactly if it is a beginning of a
-//! command as this server and its peers write them: decimal numbers, each line and each argument ended by CR LF.
-//! All else is wrong: a file whose line ends a tool has changed, bytes of something else, zeros, or a damaged
-//! length that takes the commands behind it for its argument.
+//! A crash cuts a write short, so the end is torn exactly if it is a prefix of a command as servers write
+//! commands: decimal numbers, each line and each argument ended by CR LF. Everything else is wrong: line ends
+//! that a tool has converted, foreign bytes, zeros, or a damaged length whose argument swallows the commands
+//! behind it.
 //!
 //! Invariant: only a torn end may be cut off. A wrong one stays as it is, and its reader stops.
 
@@ -11,9 +11,9 @@ use martlet_protocol::request::{Parsed, Partial, RequestLimits, parse};
 
 /// Most digits of a number.
 const DIGITS_MAX: usize = 19;
-/// So many places at which a command may begin are tried within the argument that reaches beyond the end.
+/// Number of places tried for a command within an argument that reaches beyond the end.
 const PLACES_TRIED: usize = 64;
-/// So many whole commands in a row are no argument, even if the bytes behind them cannot be read.
+/// Number of whole commands in a row that count as commands whatever follows them.
 const COMMANDS_IN_A_ROW: usize = 8;
 
 /// A line with a number.
@@ -27,7 +27,7 @@ enum Number {
 /// Checks that `rest`, up to the file's end, is a beginning of a command or of an annotation.
 ///
 /// # Errors
-/// What is wrong with it, in the words of redis-check-aof where it has them.
+/// The fault, in the words of redis-check-aof where it has them.
 pub(super) fn check_beginning(rest: &[u8], limits: &RequestLimits) -> Result<(), String> {
     if rest.first() == Some(&b'#') {
         let is_text = rest.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r'));
@@ -78,7 +78,7 @@ fn read_number(rest: &[u8], at: usize, prefix: u8) -> Result<Number, String> {
     }
 }
 
-/// What stands where a line or an argument must end.
+/// The fault of bytes that stand where a line or an argument must end.
 pub(super) fn no_line_end(found: &[u8]) -> String {
     let byte = |at: usize| found.get(at).copied().unwrap_or(0);
     let hint = match found {
@@ -90,8 +90,8 @@ pub(super) fn no_line_end(found: &[u8]) -> String {
     format!("Expected \\r\\n, got: {:02x}{:02x}{hint}", byte(0), byte(1))
 }
 
-/// Checks an argument that reaches beyond the end of the file: no commands may be in it that a damaged length has
-/// swallowed.
+/// Checks an argument that reaches beyond the end of the file: no commands may be in it that a damaged length
+/// has swallowed.
 fn check_argument(argument: &[u8], limits: &RequestLimits) -> Result<(), String> {
     let places = memchr::memmem::find_iter(argument, b"\r\n*").map(|at| at + 2);
     match places.take(PLACES_TRIED).find(|&at| are_commands(argument, at, limits)) {

@@ -12,8 +12,10 @@ use martlet_client::resp::Reply;
 use martlet_testkit::content::{Size, dump, fill};
 use martlet_testkit::server::Server;
 
+mod ends;
 mod full_disk;
 mod rules;
+mod switch;
 mod tool;
 
 use tool::check;

@@ -263,3 +263,38 @@ fn an_operators_failover_moves_the_primary_and_the_old_one_follows() {
     });
     until("the failover ends", || first.field("flags") == "master");
 }
+
+/// Peers that connect and say nothing, or half a request, do not keep other Sentinels and clients away.
+#[test]
+fn a_sentinel_answers_beside_as_many_silent_peers_as_it_may_have_clients() {
+    use std::io::Write;
+    let directory = tempfile::tempdir().unwrap();
+    let sentinel = Sentinel::start(directory.path(), "sentinel.conf", true, "maxclients 20\n");
+    for beginning in ["", "PI", "*2\r\n$4\r\nPI"] {
+        let silent: Vec<_> = (0..40)
+            .map(|_| {
+                let mut stream = std::net::TcpStream::connect(sentinel.address()).unwrap();
+                // It may be closed for a later one already.
+                let _ = stream.write_all(beginning.as_bytes());
+                stream
+            })
+            .collect();
+        assert_eq!(sentinel.ask(&["PING"]).text(), Some(&b"PONG"[..]), "{beginning:?}");
+        drop(silent);
+    }
+    // Clients that have asked for something are not closed for others.
+    let mut clients: Vec<Client> = Vec::new();
+    until("there are as many clients as there may be", || {
+        let client = Client::connect(sentinel.address());
+        let answered = client.and_then(|mut client| {
+            let pong = client.command(&["PING"])?;
+            Ok((client, pong.text() == Some(&b"PONG"[..])))
+        });
+        match answered {
+            Ok((client, true)) => clients.push(client),
+            _ => return clients.len() >= 15,
+        }
+        false
+    });
+    clients.iter_mut().for_each(|client| drop(client.command(&["PING"]).unwrap()));
+}

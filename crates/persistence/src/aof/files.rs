@@ -57,8 +57,8 @@ pub fn write_manifest(disk: &Arc<dyn Disk>, settings: &Settings, manifest: &Mani
     file.sync()?.publish()
 }
 
-/// Tries whether a file can be made in the directory, and takes bytes; it is gone then. A disk that is full may allow
-/// the file and not the bytes.
+/// Tests that the directory takes a file and the file takes bytes, and removes it again. A full disk may
+/// allow the file and not the bytes.
 ///
 /// # Errors
 /// What the disk refuses.

@@ -26,7 +26,8 @@ use crate::save::SaveFailed;
 use crate::settings::Settings;
 use crate::{Condition, Storage, lock};
 
-/// After so many milliseconds a first base that could not be written is tried again: writes are refused until then.
+/// Milliseconds until the next attempt at a first base that could not be written; writes are refused until it
+/// succeeds.
 const FIRST_BASE_RETRY_MS: i64 = 5000;
 
 /// Whether there is an append-only file.
@@ -126,7 +127,7 @@ pub struct AppendLog {
     pub syncing: AtomicU64,
     /// The disk refuses, and so writes are refused.
     pub refuses_writes: AtomicBool,
-    /// The file was switched on, and its first base could not be written: what it takes would not be loaded.
+    /// The file was switched on and its first base could not be written: nothing would load the records.
     lacks_base: AtomicBool,
     /// Why.
     refusal: Mutex<String>,
@@ -270,8 +271,8 @@ impl Storage {
         done.recv().unwrap_or(false)
     }
 
-    /// Makes sure, before the configuration says so, that the file can be switched on: that it has its threads, and a
-    /// directory in which a file can be made that takes bytes. Nothing is left of it but the directory.
+    /// Checks, before the new configuration is published, that the file can be switched on: its threads run,
+    /// its directory exists and takes a file with bytes in it. Only the directory remains.
     ///
     /// # Errors
     /// For the client, in Redis' words; the log says what the operating system has refused.

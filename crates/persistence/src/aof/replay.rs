@@ -22,7 +22,7 @@ pub enum Refusal {
     Unknown(String),
     /// It runs a script, which may write what nobody else knows of.
     Script(&'static str),
-    /// It brings a library of functions that cannot be loaded: without it the data set is not what it was.
+    /// Its library of functions cannot be loaded: the data set would be incomplete without it.
     Library(String),
     /// It has failed.
     Failed(String),
@@ -121,7 +121,7 @@ impl<'a> Replay<'a> {
             return Err(Refusal::Unknown(format!("wrong number of arguments for '{name}' command")));
         }
         match (entry.spec.control, &mut self.queue) {
-            // What came before it would be lost without a word.
+            // The commands queued so far would be lost silently.
             (Control::BeginTransaction, Some(_)) => {
                 return Err(Refusal::Unknown("Unexpected MULTI inside a transaction".into()));
             }
@@ -159,11 +159,7 @@ impl<'a> Replay<'a> {
             return Ok(());
         }
         if let Some(replayed) = (self.elsewhere)(entry.spec.control, args) {
-            let brings_library = matches!(
-                entry.spec.control,
-                Control::ChangeLibraries(LibraryChange::Load | LibraryChange::Restore)
-            );
-            return replayed.or_else(|text| match brings_library {
+            return replayed.or_else(|text| match brings_library(entry.spec.control) {
                 true => Err(Refusal::Library(format!("'{}': {text}", entry.spec.full_name))),
                 false => failed(text),
             });
@@ -215,4 +211,9 @@ impl<'a> Replay<'a> {
             Err(error) => failed(error.to_string()),
         }
     }
+}
+
+/// Whether a command loads libraries of functions: the data set is incomplete without them.
+fn brings_library(control: Control) -> bool {
+    matches!(control, Control::ChangeLibraries(LibraryChange::Load | LibraryChange::Restore))
 }

@@ -50,8 +50,8 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
         new
     });
     let path = files::path(settings, &last);
-    // What has the name of a new one is not in the list: a crash left it between its naming and its listing, with
-    // nothing in it, or the list is lost.
+    // No list names a file that already has this name: either a crash came between its naming and its
+    // listing, and the file is empty, or the list is lost.
     if is_new {
         set_aside(disk, &path)?;
     }
@@ -87,7 +87,8 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
     Ok(())
 }
 
-/// Gives a file with content that is in the way another name: no list names it, but nobody has said that it may go.
+/// Renames a file with content that has the name of a new one: no list names it, but no operator has removed
+/// it.
 fn set_aside(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), String> {
     let name = path.display();
     let kept = remnant::set_aside(disk.as_ref(), path).map_err(|error| {

@@ -107,8 +107,8 @@ impl Clients {
         }
     }
 
-    /// If there are as many clients as there may be, closes the one that has been there for longest without a whole
-    /// request: peers that are silent do not keep other Sentinels away.
+    /// If there are as many clients as there may be, closes the one that has been there for longest without a
+    /// whole request: peers that are silent do not keep other Sentinels away.
     fn make_place(&mut self, core: &mut Core) {
         if self.sockets.len() >= core.facts.clients_max {
             // Numbers rise with time.
@@ -221,8 +221,8 @@ impl Clients {
         }
     }
 
-    /// Closes clients that have been idle for too long; those that wait for messages are not. A handshake of TLS has a
-    /// limit of its own.
+    /// Closes clients that have been idle for too long; those that wait for messages are not. A handshake of
+    /// TLS has a limit of its own.
     pub fn close_idle(&mut self, core: &mut Core) {
         let least_ms = core.now_ms - HANDSHAKE_MAX_MS;
         let is_late = |socket: &Socket| socket.transport.is_handshaking() && socket.accepted_ms < least_ms;

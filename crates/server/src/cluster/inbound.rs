@@ -1,8 +1,9 @@
 //! Connections that others have made to the bus: how many there may be, and how long each may be silent.
 //!
-//! Any host that reaches the port can connect, and a node speaks first: its PING or MEET follows at once. A connection
-//! without a whole packet is a *stranger*. Invariant: there are at most [`STRANGERS_MAX`] strangers and [`HEARD_MAX`]
-//! others; of too many, the one goes that has been silent for longest, so that a node always gets in.
+//! Any host that reaches the port can connect, and a node speaks first: its PING or MEET follows at once. A
+//! connection without a whole packet is a *stranger*. Invariant: there are at most [`STRANGERS_MAX`]
+//! strangers and [`HEARD_MAX`] others; of too many, the one goes that has been silent for longest, so that a
+//! node always gets in.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -34,7 +35,8 @@ impl Inbound {
         is_surplus.then(|| self.strangers.pop_front()).flatten().map(|(id, _)| id)
     }
 
-    /// A packet has come over a connection, perhaps one that this node has made. Returns the one that has to go.
+    /// A packet has come over a connection, perhaps one that this node has made. Returns the one that has to
+    /// go.
     pub fn heard(&mut self, id: LinkId, now_ms: i64) -> Option<LinkId> {
         if let Some(last_ms) = self.heard_ms.get_mut(&id) {
             *last_ms = now_ms;

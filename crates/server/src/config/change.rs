@@ -18,8 +18,8 @@ use super::{Config, ConfigStore, ProtectedAction};
 /// arguments instead of the store, which still holds the old configuration.
 pub type Hook = Box<dyn Fn(&Config, &Config) -> Result<(), String> + Send + Sync>;
 
-/// Takes up a change that every hook has agreed to and that is published: it cannot refuse any more. The arguments
-/// are those of a [`Hook`], whose rules hold here, too.
+/// Takes up a change that every hook has agreed to and that is published: it cannot refuse any more. The
+/// arguments are those of a [`Hook`], whose rules hold here, too.
 pub type Follow = Box<dyn Fn(&Config, &Config) + Send + Sync>;
 
 /// What runs when one of the named parameters changes.
@@ -32,8 +32,8 @@ pub(super) struct Hooks {
     after: Mutex<Of<Follow>>,
 }
 
-/// What a hook has made good for a change that is not published yet: sockets that listen, certificates that were
-/// read. A [`Follow`] puts it to use.
+/// The resources that a hook has acquired for a change that is not published yet: listening sockets,
+/// certificates. A [`Follow`] puts them to use.
 ///
 /// Invariant: it holds something only between a hook's agreement and the end of the same set.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl<T> Default for Prepared<T> {
 }
 
 impl<T> Prepared<T> {
-    /// To be called by the hook: keeps what `prepare` makes. A hook that runs the other way round, since a later one
-    /// has refused, drops what it had made.
+    /// Called by the hook: keeps the result of `prepare`. If the hook runs in reverse, since a later one has
+    /// refused, the kept resources are dropped instead.
     ///
     /// # Errors
     /// Those of `prepare`; nothing is kept then.
@@ -183,8 +183,8 @@ impl ConfigStore {
         self.hooks.before.lock().unwrap_or_else(PoisonError::into_inner).push((names, hook));
     }
 
-    /// Runs `follow` whenever a change of one of the named parameters has been published. It is the place for what
-    /// cannot be undone: a refusal of another parameter comes before it.
+    /// Runs `follow` whenever a change of one of the named parameters has been published. Changes that cannot
+    /// be undone belong here: every other parameter has been accepted by then.
     pub fn on_published(&self, names: &'static [&'static str], follow: Follow) {
         debug_assert!(
             names.iter().all(|name| find(name.as_bytes()).is_some()),

@@ -25,11 +25,12 @@ use super::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
 use crate::config::words;
 use crate::shared::lock;
 
-/// A library that a client sends is refused if it runs for longer while it is loaded (Redis: `LOAD_TIMEOUT_MS`).
+/// A library that a client sends is refused if it runs for longer while it is loaded (Redis:
+/// `LOAD_TIMEOUT_MS`).
 const LOAD_MAX_MS: u64 = 500;
-/// The same for a library that a server has accepted before: it comes from a file, from the primary, or from the
-/// list, and this machine may be slower or busier than the one that accepted it. Redis has no limit here, so that a
-/// library without an end holds up its start for good.
+/// The same for a library that a server has accepted before: it comes from a file, from the primary, or from
+/// the list, and this machine may be slower or busier than the one that accepted it. Redis has no limit here,
+/// so that a library without an end holds up its start for good.
 const ACCEPTED_LOAD_MAX_MS: u64 = 5 * LOAD_MAX_MS;
 
 /// One function of a library.

@@ -246,9 +246,10 @@ impl Worker {
 /// and 1,024 bytes.
 const UNAUTHENTICATED_MAX_BYTES: u64 = 17 << 10;
 
-/// The class of `client-output-buffer-limit` that a connection is in: replicas, slot migration links and the channel
-/// that carries a replica's RDB file in the second, clients with subscriptions in the third, all others in the first.
-/// A monitor, a client that tracks keys or waits, and the link to the primary are such others (Redis: `getClientType`).
+/// The class of `client-output-buffer-limit` that a connection is in: replicas, slot migration links and the
+/// channel that carries a replica's RDB file in the second, clients with subscriptions in the third, all
+/// others in the first. A monitor, a client that tracks keys or waits, and the link to the primary are such
+/// others (Redis: `getClientType`).
 fn output_class(connection: &Connection) -> usize {
     match (connection.replica.is_some(), connection.is_subscriber()) {
         (true, _) => 1,
