@@ -142,6 +142,40 @@ fn hooks_may_refuse_and_are_undone() {
 }
 
 #[test]
+fn what_a_hook_prepares_is_used_after_the_publication_or_dropped() {
+    let store = ConfigStore::new(Config::default());
+    let prepared = Arc::new(Prepared::<u16>::default());
+    let (made, used) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (hook, count) = (Arc::clone(&prepared), Arc::clone(&made));
+    store.on_change(
+        &["port", "bind"],
+        Box::new(move |_, new| {
+            hook.prepare(|| {
+                *count.lock().unwrap() += 1;
+                Ok(new.port)
+            })
+        }),
+    );
+    store.on_change(&["hz"], Box::new(|_, _| Err("no".into())));
+    let (follow, seen) = (Arc::clone(&prepared), Arc::clone(&used));
+    let published = Arc::downgrade(&store);
+    store.on_published(
+        &["bind", "port"],
+        Box::new(move |old, new| {
+            let current = published.upgrade().unwrap().snapshot().port;
+            seen.lock().unwrap().push((old.port, new.port, current, follow.take()));
+        }),
+    );
+    assert!(set(&store, &[("port", "1"), ("hz", "20")]).is_err());
+    assert_eq!((*made.lock().unwrap(), prepared.take()), (1, None), "what was made is dropped");
+    assert!(used.lock().unwrap().is_empty());
+    assert!(set(&store, &[("timeout", "5")]).is_ok());
+    assert!(set(&store, &[("port", "2"), ("bind", "127.0.0.1")]).is_ok());
+    assert_eq!(*made.lock().unwrap(), 2);
+    assert_eq!(*used.lock().unwrap(), [(6379, 2, 2, Some(2))], "once, after the publication");
+}
+
+#[test]
 fn readers_follow_the_generation() {
     let store = ConfigStore::new(Config::default());
     let mut reader = store.reader();
