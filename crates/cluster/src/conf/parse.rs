@@ -53,7 +53,7 @@ pub enum Fault {
     /// A name without its value.
     #[error("a variable has no value")]
     Variable,
-    /// The file ends within a line, of which nobody knows how it went on.
+    /// The file ends within a line; the rest of the line is unknown.
     #[error("the file ends within a line")]
     Torn,
     /// None of the nodes, or more than one, is the one whose file it is.
@@ -78,8 +78,8 @@ impl Conf {
             };
             outcome.map_err(|fault| ConfError { line: number, fault })?;
         }
-        // What is left of a list of slots is a list, too. The line of variables has no such list, and editors
-        // that leave out the last line's end are many.
+        // A list of slots that was cut is a valid list. The line of variables has no list, and many editors
+        // leave out the end of the last line.
         let last = text.lines().next_back().unwrap_or_default();
         if !last.is_empty()
             && !text.ends_with('\n')

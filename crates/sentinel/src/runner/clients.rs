@@ -78,7 +78,7 @@ impl Clients {
             self.make_place(core);
             let refusal = self.refusal(peer.ip(), core);
             if stream.set_nonblocking(true).is_err() || refusal.is_some() {
-                // Who expects TLS would not understand it.
+                // A client that expects TLS would not understand it.
                 if tls.is_none() {
                     let _ = stream.write(refusal.unwrap_or_default());
                 }
