@@ -439,7 +439,7 @@ mod tests {
     /// Whatever brings a library that never ends, it is refused in bounded time, and the list is as it was.
     #[test]
     fn a_library_without_an_end_is_refused_wherever_it_comes_from() {
-        let payload = payload::dump_libraries([ENDLESS].into_iter(), false);
+        let payload = payload::dump_libraries([ENDLESS], false);
         let load = OwnedArgs::from_slices([b"FUNCTION".as_slice(), b"LOAD", ENDLESS]);
         let restore = OwnedArgs::from_slices([b"FUNCTION".as_slice(), b"RESTORE", &payload]);
         type Way<'a> = (&'a str, u64, Box<dyn Fn(&'static Libraries) -> String + Send + Sync + 'a>);
