@@ -226,6 +226,37 @@ fn who_has_no_certificate_is_let_in_as_the_configuration_says() {
     }
 }
 
+/// A peer that begins no handshake, or drips one, is closed by its deadline; clients are served meanwhile.
+#[test]
+fn a_handshake_that_does_not_end_has_a_deadline() {
+    use std::io::{Read, Write};
+    let certificates = Certificates::new();
+    let sentinel = Process::start(&certificates, "deadline", &[OURS, "sentinel"], "maxclients 20\n");
+    let connect = || std::net::TcpStream::connect(sentinel.address()).unwrap();
+    let mut silent = connect();
+    let mut slow = connect();
+    // The head of a record of 512 bytes, of which little follows.
+    slow.write_all(&[22, 3, 1, 2, 0]).unwrap();
+    let mut strangers: Vec<_> = (0..40).map(|_| connect()).collect();
+    let answers = || sentinel.ask(&["PING"]).is_ok_and(|reply| flat(&reply) == ["PONG"]);
+    assert!(answers());
+    strangers.truncate(5);
+    let mut later = connect();
+    let is_closed = |stream: &mut std::net::TcpStream| {
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
+        match stream.read(&mut [0; 64]) {
+            Ok(count) => count == 0,
+            Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        }
+    };
+    until("handshakes that do not end are closed", || {
+        // A byte more does not put the end off.
+        let _ = (slow.write_all(&[0]), later.write_all(&[22]));
+        [&mut silent, &mut slow, &mut later].into_iter().all(is_closed)
+    });
+    assert!(answers());
+}
+
 #[test]
 fn without_what_tls_needs_it_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
