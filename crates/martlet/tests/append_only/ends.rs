@@ -1,4 +1,5 @@
-//! The end of a file, torn or wrong: what is cut off, what refuses the start, and what stays beside the file.
+//! Torn and wrong ends of files: a torn end is cut off and stays beside the file, a wrong one refuses the
+//! start.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ fn command(words: &[&str]) -> String {
     words.iter().fold(head, |text, word| format!("{text}${}\r\n{word}\r\n", word.len()))
 }
 
-/// What a file holds that is whole.
+/// The whole commands of a file.
 fn whole() -> String {
     (0..10).fold(command(&["SELECT", "0"]), |text, at| {
         text + &command(&["SET", &format!("k{at}"), &format!("v{at}")])
@@ -160,7 +161,7 @@ fn no_file_loads_that_redis_refuses() {
         };
         let (ours, theirs) = (outcome(OURS), outcome("redis-server"));
         assert!(theirs.0 || !ours.0, "{end:?} is refused by Redis only");
-        // What is cut off here is cut off there.
+        // Both cut off the same bytes, or ours none.
         assert!(ours.1 == text || ours.1 == theirs.1, "{end:?}: {:?} and {:?}", ours.1, theirs.1);
     }
 }

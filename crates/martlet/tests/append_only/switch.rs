@@ -1,5 +1,4 @@
-//! CONFIG SET appendonly yes: what it promises is made good before its OK, or it is refused and nothing has
-//! changed.
+//! CONFIG SET appendonly yes either makes its promises good before its OK, or is refused and changes nothing.
 
 use std::fs;
 use std::path::Path;

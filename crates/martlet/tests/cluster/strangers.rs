@@ -37,7 +37,7 @@ fn nodes_meet_beside_strangers_that_are_silent_or_slow() {
         until("the oldest strangers have gone", || {
             strangers.iter().filter(|stream| !is_closed(stream)).count() <= 256
         });
-        // What is left of them goes by itself.
+        // The others are closed by their deadline.
         until("all strangers have gone", || strangers.iter().all(is_closed));
         assert!(nodes.iter().all(knows));
     }
