@@ -1,8 +1,8 @@
 //! Whole RDB files: a header, opcodes and records, and a checksum at the end.
 //!
 //! ```text
-//! "REDIS" | version: 4 digits | (FA name text)… | (FE db | FB keys expiring | record…)… | FF | CRC-64 of all
-//! before: 8 record: [FC expiry: 8] [F8 idle seconds | F9 frequency: 1] type: 1 | key | value
+//! "REDIS" | version: 4 digits | (FA name text)… | (FE db | FB keys expiring | record…)… | FF | CRC-64 of all before: 8
+//! record: [FC expiry: 8] [F8 idle seconds | F9 frequency: 1] type: 1 | key | value
 //! ```
 //! `VALKEY` and three digits may stand in place of the first two. A checksum of 0 means that there is none.
 

@@ -1,8 +1,8 @@
 //! A failover requested by the user (FAILOVER): writes wait, a replica catches up, and the two change roles.
 //!
 //! ```text
-//! None ── FAILOVER ──▶ WaitForSync ── the target has all ──▶ InProgress ── PSYNC … FAILOVER is answered ──▶
-//! None └── time is up: abort, or continue by force └── refused, or ABORT: a primary again
+//! None ── FAILOVER ──▶ WaitForSync ── the target has all ──▶ InProgress ── PSYNC … FAILOVER is answered ──▶ None
+//!                          └── time is up: abort, or continue by force └── refused, or ABORT: a primary again
 //! ```
 //!
 //! Invariant: writes wait from FAILOVER's answer until the state is `None` again, so that the target has

@@ -1,9 +1,9 @@
 //! The second connection of a full sync, which its data set comes by: bytes in, bytes out.
 //!
 //! ```text
-//! Redis    AUTH, REPLCONF capa eof rdb-only 1 rdb-channel 1 main-ch-client-id C → PSYNC ? -1 → +FULLRESYNC
-//! id offset Valkey   AUTH, REPLCONF capa eof rdb-only 1 rdb-channel 1 → SYNC → $ENDOFF:offset id db C the
-//! first connection: REPLCONF set-rdb-client-id C → PSYNC id offset+1 → +CONTINUE id
+//! Redis    AUTH, REPLCONF capa eof rdb-only 1 rdb-channel 1 main-ch-client-id C → PSYNC ? -1 → +FULLRESYNC id offset
+//! Valkey   AUTH, REPLCONF capa eof rdb-only 1 rdb-channel 1 → SYNC → $ENDOFF:offset id db C
+//!          the first connection: REPLCONF set-rdb-client-id C → PSYNC id offset+1 → +CONTINUE id
 //! ```
 //!
 //! Invariant: nothing here waits or reads a clock, and a peer that sends garbage gets an error with a name.
