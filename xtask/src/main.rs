@@ -19,6 +19,7 @@ mod man;
 mod miri;
 mod packages;
 mod python;
+mod quick;
 mod report_page;
 mod run;
 mod sim;
@@ -41,6 +42,8 @@ struct Arguments {
 enum Chore {
     /// Format, clippy with warnings denied, other targets and licences when what that needs is installed.
     Check,
+    /// Between two commits: format, tidy, unit tests of the changed crates and of those that build on them.
+    Quick(quick::Options),
     /// All tests, as the README says it: cargo test --workspace.
     Test,
     /// Client libraries tour the commands of a server: ours in every configuration, or a running one.
@@ -106,6 +109,7 @@ enum Chore {
 fn main() {
     let outcome = match Arguments::parse().chore {
         Chore::Check => checks::check(),
+        Chore::Quick(options) => quick::run(&options),
         Chore::Test => run::cargo(&["test", "--workspace"]),
         Chore::Clients(options) => clients::run(&options),
         Chore::Apps(options) => apps::run(&options),

@@ -32,7 +32,7 @@ const CEILINGS: &[(&str, f64)] = &[
 /// Ceiling of all other crates.
 const OTHER_CRATES: f64 = 3.0;
 /// Ceiling of the pages' sentences, in percent.
-const PAGES: f64 = 8.5;
+const PAGES: f64 = 6.5;
 /// A ceiling this far above the figure, in percent, is to be lowered.
 const SLACK: f64 = 1.5;
 /// Shorter sentences are headings and labels.
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn code_tables_and_headings_are_no_sentences() {
-        let text = "# A heading of the page itself\nThe first sentence of it. The second\nsentence; of two parts.\n\n\
+        let text = "# A heading of the page itself\nThe first sentence of it. The second one,\nlonger; of two parts.\n\n\
                     ```sh\nnobody in any of this code\n```\n| a table | of several columns |\n";
-        assert_eq!(sentences(text), ["The first sentence of it.", "The second sentence;"]);
+        assert_eq!(sentences(text), ["The first sentence of it.", "The second one, longer;"]);
     }
 
     #[test]
