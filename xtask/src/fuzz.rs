@@ -2,8 +2,9 @@
 //!
 //! The flags are those that cargo-fuzz gives. Coverage instrumentation works on the stable toolchain too;
 //! with a nightly one the address sanitizer joins in. Where the instrumented build fails, the seeds and
-//! mutations of them still run.
+//! mutations of them still run. `liveness` needs none of that: see its module.
 
+use crate::liveness;
 use crate::run::{Outcome, cargo, is_installed, root, step};
 use std::process::Command;
 
@@ -25,6 +26,11 @@ const TARGETS: &[&str] = &[
     "script_libraries",
     "commands",
 ];
+/// All that can be asked for.
+fn targets() -> Vec<&'static str> {
+    TARGETS.iter().copied().chain([liveness::TARGET]).collect()
+}
+
 /// The crate that has them.
 const PACKAGE: &str = "martlet-fuzz";
 /// Longest input, in bytes.
@@ -37,15 +43,27 @@ const ALLOCATION_MB: usize = 256;
 #[derive(clap::Args)]
 pub struct Options {
     /// One target; all in turn when absent.
-    #[arg(value_parser = clap::builder::PossibleValuesParser::new(TARGETS))]
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(targets()))]
     target: Option<String>,
     /// Seconds for each target.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// The first seed of `liveness`, as a finding tells it.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The server that `liveness` runs, in place of a fresh build with assertions.
+    #[arg(long)]
+    program: Option<std::path::PathBuf>,
 }
 
 /// Replays the seeds on the stable toolchain, then fuzzes.
 pub fn run(options: &Options) -> Outcome {
+    if options.target.as_deref().is_none_or(|chosen| chosen == liveness::TARGET) {
+        liveness::run(options.seconds, options.seed, options.program.as_deref())?;
+        if options.target.is_some() {
+            return Ok(());
+        }
+    }
     // The seeds and random mutations of them: an ordinary test.
     cargo(&["test", "-q", "-p", PACKAGE])?;
     let triple = if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { TRIPLE };

@@ -15,6 +15,7 @@ mod failovers;
 mod fairness;
 mod fuzz;
 mod hit_rates;
+mod liveness;
 mod man;
 mod miri;
 mod packages;

@@ -1,6 +1,6 @@
 //! Counters that one thread writes and any thread reads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A number that only its owning thread changes: adding is a plain load and store, no locked instruction.
 #[derive(Debug, Default)]
@@ -25,9 +25,37 @@ impl Counter {
     }
 }
 
+/// Whether what a thread runs has begun to change something, so that a panic may leave it half changed. Only the
+/// thread itself writes and reads it; it is atomic since the panic hook reads it beside the borrow of [`Keys`].
+///
+/// [`Keys`]: crate::Keys
+#[derive(Debug, Default)]
+pub struct ChangeMark(AtomicBool);
+
+impl ChangeMark {
+    /// Nothing has been changed yet: a request begins.
+    #[inline]
+    pub fn begin_request(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    /// Something is about to be changed. It stays so until the next request begins.
+    #[inline]
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has been set.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// What the keyspace counts, per thread.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Whether the thread's request has begun to change something.
+    pub change: ChangeMark,
     /// Reads that found their key.
     pub keyspace_hits: Counter,
     /// Reads that did not.

@@ -271,6 +271,13 @@ impl Effects {
         self.news.flushed = true;
     }
 
+    /// Drops what a request noted that is given up.
+    pub(crate) fn abandon(&mut self) {
+        (self.replaced, self.has_news) = (false, false);
+        self.news = News::default();
+        self.warnings.clear();
+    }
+
     /// Drops events that were noted: what they tell of is undone. Caches that were to drop a key still do.
     pub(crate) fn drop_events(&mut self) {
         self.news.events.clear();

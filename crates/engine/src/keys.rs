@@ -129,7 +129,9 @@ impl Keys {
 
     /// A locked shard, for changes that are not those of a command (tests, loading, watching).
     pub fn shard_mut(&mut self, shard: usize) -> &mut ShardState {
-        self.engine.state_mut(&mut self.locked, shard)
+        let state = self.engine.state_mut(&mut self.locked, shard);
+        self.counters.change.set();
+        state
     }
 
     #[inline]
@@ -139,12 +141,13 @@ impl Keys {
 
     #[inline]
     pub(crate) fn db_of_mut(&mut self, key: &Key<'_>) -> &mut Db {
-        self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.db)
+        let db = self.db;
+        self.shard_mut(key.shard()).keys.db_mut(db)
     }
 
     /// The watchers and waiters of the key's shard.
     pub fn hooks_mut(&mut self, key: &Key<'_>) -> &mut Hooks {
-        &mut self.engine.state_mut(&mut self.locked, key.shard()).hooks
+        &mut self.shard_mut(key.shard()).hooks
     }
 
     /// Runs `work` with another database selected.
@@ -256,6 +259,7 @@ impl Keys {
     #[cold]
     #[inline(never)]
     fn preserve_now(&mut self, key: &Key<'_>) {
+        self.counters.change.set();
         let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
         if self.undo.is_on() {
             self.undo.keep(&state.keys, self.db, key);
@@ -424,6 +428,7 @@ impl Keys {
         touched: &Range<usize>,
         change: impl FnOnce(&mut Db) -> R,
     ) -> R {
+        self.counters.change.set();
         let (db, snapshot) = (self.db, &self.engine.snapshot);
         let shard = &mut self.engine.state_mut(&mut self.locked, key.shard()).keys;
         if snapshot.is_on() {
@@ -589,6 +594,7 @@ impl Keys {
     /// Deletes up to `limit` keys, hash fields and records of streams of a locked shard that are due, calling
     /// `lag` with how late each is (records apart), in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
+        self.counters.change.set();
         let now_ms = self.now_ms;
         let used: Vec<usize> = self.shard(shard).keys.used().collect();
         let mut left = limit;
@@ -634,6 +640,7 @@ impl Keys {
     /// They are freed in the background, and count as lazily freed if `counted`.
     pub fn flush(&mut self, db: Option<usize>, counted: bool) -> usize {
         debug_assert!(self.has_all_shards());
+        self.counters.change.set();
         self.engine.hidden.note_flush();
         let mut removed = 0;
         for i in 0..SHARD_COUNT {
@@ -671,6 +678,7 @@ impl Keys {
     /// Exchanges two databases; all shards must be held.
     pub fn swap_databases(&mut self, a: usize, b: usize) {
         debug_assert!(self.has_all_shards());
+        self.counters.change.set();
         let now_ms = self.now_ms;
         for i in 0..SHARD_COUNT {
             let (state, part) = self.engine.state_and_part(&mut self.locked, i);

@@ -19,7 +19,7 @@ mod undo;
 
 pub use martlet_base::sync::{Alone, Gate};
 
-pub use counters::{Counter, Counters};
+pub use counters::{ChangeMark, Counter, Counters};
 pub use effects::{Cause, Deletion, Deletions, Effects, EventClass, Invalidation, KeyEvent, News};
 pub use engine::{Engine, ShardState, TrackingTotals};
 pub use evict::{EvictFirst, EvictionPolicy, Evictor};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::commands::info;
 use crate::config::parameters_set;
+use crate::containment;
 use crate::logging::Log;
 use crate::process::{Cause, Signal, Trace, end_after_panic, other_traces, watch_crashes};
 use crate::shared::Shared;
@@ -26,14 +27,17 @@ pub fn install(shared: &'static Shared, log: &Arc<Log>) -> Result<(), String> {
     let log = Arc::clone(log);
     watch_crashes(move |cause, trace| report(shared, &log, cause, trace))
         .map_err(|error| format!("Can't watch for crashes: {error}"))?;
-    // A thread that died with a shard locked would leave a server that hangs.
+    // A thread that died with a shard locked would leave a server that hangs, and what is half changed would be
+    // served and saved.
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let message = (payload.downcast_ref::<String>().map(String::as_str))
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("a panic without a text");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        end_after_panic(message.to_owned(), place, shared.config.snapshot().use_exit_on_panic);
+        if !containment::may_unwind(message, &place) {
+            end_after_panic(message.to_owned(), place, shared.config.snapshot().use_exit_on_panic);
+        }
     }));
     Ok(())
 }
@@ -111,7 +115,7 @@ fn tell_signal(signal: &Signal) {
 }
 
 /// A panic in the words that Redis has for it: assertions are one thing, whatever else another.
-fn tell_panic(message: &str, place: &str) {
+pub(crate) fn tell_panic(message: &str, place: &str) {
     if message.starts_with("assertion") {
         tracing::error!("=== ASSERTION FAILED ===");
         tracing::error!("==> {place} '{message}'");
@@ -131,6 +135,13 @@ fn stack_traces(trace: &Trace) -> String {
         add_trace(&mut text, &other, "");
     }
     text.push_str("\n------ STACK TRACE DONE ------\n");
+    text
+}
+
+/// One thread's trace, with the names of its functions.
+pub(crate) fn trace_text(trace: &Trace) -> String {
+    let mut text = String::new();
+    add_trace(&mut text, trace, "");
     text
 }
 

@@ -40,6 +40,7 @@ impl Worker {
         entry: Option<&'static Entry>,
         hash: u64,
     ) {
+        self.keys.counters().change.begin_request();
         let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
@@ -334,6 +335,9 @@ impl Worker {
                 }
             }
             Run::Server(handler) => {
+                if !entry.is_unwindable() {
+                    self.keys.counters().change.set();
+                }
                 let mut call = Call { worker: self, connection, reply, args: *args, entry, deny_blocking };
                 handler(&mut call).err().map(Box::new)
             }
@@ -571,7 +575,7 @@ impl Worker {
         }
         let mut indexes = Vec::new();
         if self.shared.scripts.running(self.thread).is_running()
-            || !entry.spec.key_indexes(args, &mut indexes)
+            || !entry.spec.data_keys(args, &mut indexes)
         {
             return;
         }

@@ -10,6 +10,7 @@ pub mod commandlog;
 pub mod commands;
 pub mod config;
 pub mod connection;
+mod containment;
 mod crash;
 mod dispatch;
 pub mod hotkeys;

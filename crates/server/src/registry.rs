@@ -3,7 +3,7 @@
 //!
 //! Built once at start (renames applied) and never changed afterwards.
 
-use martlet_command::{Command, Flags, Handler, Spec};
+use martlet_command::{Command, Control, Flags, Handler, Spec};
 use martlet_keyspace::key_hash;
 use martlet_protocol::request::Args;
 
@@ -54,6 +54,17 @@ impl Entry {
     /// Whether it has arguments that name keys.
     pub fn has_keys(&self) -> bool {
         !self.spec.keys.is_empty() || self.spec.find_keys.is_some()
+    }
+
+    /// Whether a panic of its handler, before anything of the keys is changed, leaves the server as it was: a
+    /// handler of keys changes nothing else, and one of the server's tells so by its flags. A script has Lua's
+    /// frames on the stack, which are not unwound through; a transaction is what its commands are.
+    pub fn is_unwindable(&self) -> bool {
+        match (&self.run, self.spec.control) {
+            (Run::Data(_), _) | (_, Control::ExecuteTransaction) => true,
+            (_, Control::RunScript(_)) => false,
+            _ => self.spec.flags.has(Flags::READONLY),
+        }
     }
 
     /// The hash of the [`Entry::first_key`] among `args`, if there is one.

@@ -185,7 +185,7 @@ impl Worker {
             return;
         }
         let mut indexes = Vec::new();
-        if entry.spec.key_indexes(args, &mut indexes) {
+        if entry.spec.data_keys(args, &mut indexes) {
             for index in indexes {
                 self.keys.remember_cached(&Key::new(args.at(index)), connection.info.id);
             }

@@ -2,6 +2,7 @@
 //! outrun. Nothing here links the server: it is always another process, behind a socket.
 
 pub mod content;
+pub mod liveness;
 pub mod load;
 pub mod server;
 pub mod small_disk;

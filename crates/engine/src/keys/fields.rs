@@ -106,6 +106,7 @@ impl Keys {
     fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
         let (db, due_ms) = (self.db, self.due_ms);
         let mut expired = Expired::for_news(self);
+        self.counters.change.set();
         let state = self.engine.state_mut(&mut self.locked, key.shard());
         let Some(mut hash) = state.keys.db_mut(db).object_mut::<Hash>(key) else { return 0 };
         let effects = &mut self.effects;

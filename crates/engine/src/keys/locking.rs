@@ -74,6 +74,14 @@ impl Keys {
         self.engine.release(&mut self.locked);
     }
 
+    /// Unlocks what a request had locked that panicked before it changed anything, and drops what it noted.
+    pub fn abandon(&mut self) {
+        self.effects.pending().clear();
+        self.effects.abandon();
+        (self.dirty, self.gave_up) = (0, false);
+        self.engine.release(&mut self.locked);
+    }
+
     /// Appends what was done so far to the journal now, rather than when the shards are released.
     pub fn record_pending(&mut self) {
         if !self.effects.pending().is_empty() {

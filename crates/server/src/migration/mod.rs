@@ -188,7 +188,7 @@ impl Shared {
         let marks = &self.migrations.marks;
         let mut indexes = Vec::new();
         marks.is_any()
-            && entry.spec.key_indexes(args, &mut indexes)
+            && entry.spec.data_keys(args, &mut indexes)
             && marks.is_any_of(thread, db, indexes.into_iter().map(|index| args.at(index)))
     }
 

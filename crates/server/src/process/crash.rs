@@ -287,6 +287,13 @@ pub fn guard_thread() {
     }
 }
 
+/// Where the calling thread is.
+pub fn trace_here() -> Trace {
+    let slot = Slot::new();
+    slot.fill(0);
+    slot.trace(this_thread())
+}
+
 /// Sets up the handlers, and the thread that calls `report` for each cause with the trace of the thread that
 /// met it and what takes those of the others.
 ///

@@ -16,7 +16,7 @@ mod usage;
 pub use background::PidFile;
 pub(crate) use crash::{
     Cause, Signal, Trace, alarm, end_after_panic, guard_thread, other_traces, segfault, this_thread,
-    watch_crashes,
+    trace_here, watch_crashes,
 };
 pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, system_warnings};
 pub use notify::{Supervisor, find_supervisor};

@@ -22,6 +22,7 @@ use super::Worker;
 use super::outbox::Action;
 use super::prefetch::Member;
 use crate::connection::{Connection, Suspended};
+use crate::containment::{Contained, contain};
 use crate::registry::Entry;
 use crate::slow_path::SessionFlags;
 
@@ -175,8 +176,34 @@ impl Worker {
         RequestLimits { bulk_max_bytes: self.settings.string_max_bytes as i64, ..RequestLimits::default() }
     }
 
-    /// Runs the requests in `input`; how many bytes of it are done with.
+    /// Runs the requests in `input`; how many bytes of it are done with. A panic of one that has changed nothing
+    /// closes the connection.
     fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
+        let mark = &self.keys.counters().change;
+        let at_rest = (self.keys.touch, self.keys.keep_expired, self.keys.sets_past_times);
+        contain(mark, || self.process_slice(connection, input)).unwrap_or_else(|panic| {
+            (self.keys.touch, self.keys.keep_expired, self.keys.sets_past_times) = at_rest;
+            self.give_up_request(connection, panic);
+            input.len()
+        })
+    }
+
+    /// Goes on after a panic of a client's request, which has changed nothing: what it has locked is unlocked, and
+    /// its client closed with what it was not sent yet.
+    #[cold]
+    fn give_up_request(&mut self, connection: &mut Connection, panic: Contained) {
+        self.keys.abandon();
+        self.keys.due_ms = self.keys.now_ms;
+        self.origin = 0;
+        self.slot_use.end_nested(false);
+        self.enter();
+        connection.partial = Partial::default();
+        connection.discard_output();
+        connection.closing = true;
+        panic.report(&format!("id={} addr={}", connection.info.id, connection.info.peer));
+    }
+
+    fn process_slice(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         self.follow_user(connection);
         connection.runs_scripts = false;
         let mut batch = self.batch.take().unwrap_or_default();
@@ -196,6 +223,8 @@ impl Worker {
                 self.prefetch_batch(connection.session.db, input, &mut batch);
             }
             let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed, slice_began);
+            // What follows is no request's: see `containment`.
+            self.keys.counters().change.set();
             ran += batch.requests.len();
             if !done {
                 // A client that waits or closes reads no further; what was read ahead is read again.

@@ -89,8 +89,12 @@ impl Worker {
     pub(crate) fn prefetch_many(&self, db: usize, hashes: &[u64]) {
         let hashes = &hashes[..hashes.len().min(MANY_KEYS_MAX)];
         if hashes.len() >= MANY_KEYS {
+            // Looks lock shards, which a panic would leave locked: see `containment`.
+            let change = &self.keys.counters().change;
+            change.set();
             let planned = hashes.iter().map(|&hash| Planned { db, hash });
             self.prefetch_keys(planned, &mut PrefetchQueue::default());
+            change.begin_request();
         }
     }
 

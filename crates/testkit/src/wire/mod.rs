@@ -31,7 +31,7 @@ mod pattern;
 mod record;
 mod run;
 mod target;
-mod words;
+pub(crate) mod words;
 
 pub use case::{Case, CaseFile, ParseError, load_directory, parse};
 pub use pattern::{Bindings, Pattern, Protocol};

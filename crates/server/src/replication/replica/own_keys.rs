@@ -56,7 +56,7 @@ impl Worker {
         let is_primarys = connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0;
         let writes = entry.spec.flags.has(Flags::WRITE) && !config.replica_read_only && !is_primarys;
         let mut indexes = Vec::new();
-        if config.replicaof.0.is_none() || !writes || !entry.spec.key_indexes(args, &mut indexes) {
+        if config.replicaof.0.is_none() || !writes || !entry.spec.data_keys(args, &mut indexes) {
             return;
         }
         for index in indexes {

@@ -1,0 +1,89 @@
+//! Panics that cost one client: those of a request that has changed nothing yet.
+//!
+//! The panic hook decides, before anything is unwound. It lets the thread unwind to [`contain`] if the thread is
+//! inside it and its [`ChangeMark`] is not set: then the shards that the request has locked are as they were, and
+//! are unlocked. In every other case the process ends with its report (`crash.rs`): what may be half changed is
+//! neither served nor saved, and a thread of the server's own that is gone leaves a server that hangs.
+//!
+//! Invariant: the mark is set wherever a panic must not be survived inside [`contain`]: between requests (parsing,
+//! prefetching under other locks), from a request's first change on, and while a handler runs that changes what the
+//! server has beside keys, or has Lua's frames on its stack.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use martlet_engine::ChangeMark;
+
+use crate::crash;
+use crate::process::{Trace, trace_here};
+
+/// A panic that was contained: its message, its place, and where the thread was.
+pub(crate) struct Contained {
+    message: String,
+    place: String,
+    trace: Trace,
+}
+
+thread_local! {
+    /// The mark of the thread's worker, inside [`contain`].
+    static MARK: Cell<Option<&'static ChangeMark>> = const { Cell::new(None) };
+    /// The panic that the thread unwinds for.
+    static UNWINDING: RefCell<Option<Contained>> = const { RefCell::new(None) };
+}
+
+/// A trace is being written; of panics meanwhile only the message is.
+static IS_TRACING: AtomicBool = AtomicBool::new(false);
+
+/// Runs requests; a panic of one that has changed nothing ends them, and is returned. The mark is as it was
+/// afterwards, also for a caller that is inside a request itself.
+pub(crate) fn contain<R>(mark: &'static ChangeMark, work: impl FnOnce() -> R) -> Result<R, Contained> {
+    let was_set = mark.is_set();
+    mark.set();
+    let outer = MARK.replace(Some(mark));
+    let result = catch_unwind(AssertUnwindSafe(work));
+    MARK.set(outer);
+    if was_set { mark.set() } else { mark.begin_request() }
+    result.map_err(|_| {
+        UNWINDING.take().unwrap_or_else(|| Contained {
+            message: String::new(),
+            place: String::new(),
+            trace: trace_here(),
+        })
+    })
+}
+
+/// Whether the panic that the hook of this thread has been told of ends at [`contain`]; then it may return. A
+/// second one while the thread unwinds ends the process.
+pub(crate) fn may_unwind(message: &str, place: &str) -> bool {
+    let is_unchanged = MARK.get().is_some_and(|mark| !mark.is_set());
+    UNWINDING.with_borrow_mut(|unwinding| {
+        let is_contained = is_unchanged && unwinding.is_none();
+        if is_contained {
+            let (message, place) = (message.to_owned(), place.to_owned());
+            *unwinding = Some(Contained { message, place, trace: trace_here() });
+        }
+        is_contained
+    })
+}
+
+impl Contained {
+    /// Says in the log what has happened. The names of a trace take time to be found, which a thread of its own
+    /// takes. Nothing is locked.
+    pub(crate) fn report(self, client: &str) {
+        crash::tell_panic(&self.message, &self.place);
+        tracing::error!("The request had changed nothing: its client is closed, the server goes on. {client}");
+        if IS_TRACING.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let name = "panic-report".to_owned();
+        let spawned = std::thread::Builder::new().name(name).spawn(move || {
+            let text = crash::trace_text(&self.trace);
+            tracing::error!("Where the thread was:\n{text}");
+            IS_TRACING.store(false, Ordering::Release);
+        });
+        if spawned.is_err() {
+            IS_TRACING.store(false, Ordering::Release);
+        }
+    }
+}
