@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use martlet_client::blocking::Client;
+use martlet_client::resp::encode_request;
 use martlet_testkit::server::Server;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -99,6 +100,60 @@ fn a_defect_is_reported_and_ends_the_process() {
     assert_eq!(status.code(), Some(1));
     assert_in_order(&log, &["=== ASSERTION FAILED ===", "debug.rs:"]);
     assert!(!log.contains("BUG REPORT"), "{log}");
+}
+
+/// Sends requests in one write; what comes back until the server closes the connection.
+fn exchange(server: &Server, lines: &[&str]) -> String {
+    let mut client = Client::connect(server.address()).unwrap();
+    let mut bytes = Vec::new();
+    for line in lines {
+        encode_request(&line.split(' ').collect::<Vec<_>>(), &mut bytes);
+    }
+    client.send_raw(&bytes).unwrap();
+    String::from_utf8(client.read_to_end().unwrap()).unwrap()
+}
+
+#[test]
+fn a_panic_that_has_changed_nothing_costs_its_client_alone() {
+    for threads in ["1", "4"] {
+        let mut server = start(&["--io-threads", threads, "--appendonly", "yes"]);
+        let mut other = Client::connect(server.address()).unwrap();
+        let mut ask = |line: &str| {
+            let reply = other.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+            String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
+        };
+        // What ran before it in the pipeline has run, what came after has not.
+        exchange(&server, &["SET a 1", "DEBUG PANIC-AT READ a", "SET a 2"]);
+        assert_eq!(ask("GET a"), "1");
+        // Its keys are free, of one shard and of all that a transaction holds, and behind the gate.
+        exchange(&server, &["WATCH w", "MULTI", "GET a", "GET b", "DEBUG PANIC-AT READ a", "EXEC"]);
+        exchange(&server, &["MULTI", "DBSIZE", "SORT l BY w*", "DEBUG PANIC-AT READ a", "EXEC"]);
+        exchange(&server, &["CLIENT TRACKING ON", "GET a", "DEBUG PANIC-AT READ a"]);
+        assert_eq!(ask("MSET a 3 b 4 w 5"), "OK");
+        assert_eq!(ask("FLUSHALL"), "OK");
+        assert_eq!(ask("SET a 6"), "OK");
+        assert!(!server.has_exited());
+        let log = server.log();
+        assert_eq!(log.matches("Guru Meditation: asked for by DEBUG PANIC-AT #").count(), 4, "{log}");
+        assert_eq!(log.matches("The request had changed nothing: its client is closed").count(), 4, "{log}");
+        assert!(!log.contains("BUG REPORT"), "{log}");
+    }
+}
+
+#[test]
+fn a_panic_amid_a_change_ends_the_process() {
+    for lines in [
+        &["DEBUG PANIC-AT CHANGE a"][..],
+        &["MULTI", "SET b 1", "DEBUG PANIC-AT READ a", "EXEC"],
+        &["MULTI", "EVAL return{} 0", "DEBUG PANIC-AT READ a", "EXEC"],
+    ] {
+        let server = start(&[]);
+        exchange(&server, lines);
+        let (status, log) = server.end().unwrap();
+        assert_eq!(status.signal(), Some(6));
+        assert_in_order(&log, &["BUG REPORT START", "asked for by DEBUG PANIC-AT", "BUG REPORT END"]);
+        assert!(!log.contains("had changed nothing"), "{log}");
+    }
 }
 
 #[test]

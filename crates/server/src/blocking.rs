@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
-use martlet_command::{Block, Copies, Fieldsets, NO_REPLICAS, Request, TimeoutReply, Wait};
+use martlet_command::{Block, Copies, Error, Fieldsets, Handler, NO_REPLICAS, Request, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, Waiter};
 use martlet_journal::Position;
 use martlet_keyspace::Key;
@@ -18,6 +18,7 @@ use crate::clients::flag;
 use crate::cluster::routes::Redirect;
 use crate::commands::replication::WITHOUT_LOG;
 use crate::connection::{Blocked, Connection, Suspended};
+use crate::containment::{Contained, contain};
 use crate::dispatch::Cost;
 use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
@@ -72,6 +73,8 @@ pub enum WaitEnd {
     Refused(Denial),
     /// The keys are another node's of the cluster.
     Redirected(Redirect),
+    /// The request panicked when it ran again; the client is disconnected.
+    Panicked,
 }
 
 impl Worker {
@@ -234,15 +237,17 @@ impl Worker {
             return Some(false);
         }
         let mut reply = Reply::new(Vec::new(), request.resp3);
-        let touch = self.begin_touching(request.touches, request.entry);
-        let (settings, first_key) = (&*self.settings, None);
-        let fieldsets = &mut Fieldsets::default();
-        let again =
-            Request { args, settings, first_key, reads_any_key: true, deny_blocking: false, fieldsets };
-        let keeps_expired = self.keeps_expired(request.entry);
-        let kept_expired = std::mem::replace(&mut self.keys.keep_expired, keeps_expired);
-        let outcome = martlet_command::run(handler, &mut self.keys, &mut reply, again);
-        (self.keys.touch, self.keys.keep_expired) = (touch, kept_expired);
+        let outcome = match self.run_waiting(handler, request, &args, &mut reply) {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                waiter.serve_end(true);
+                self.keys.abandon();
+                panic.report("It had waited for a key.");
+                let (waiter, end) = (waiter.clone(), WaitEnd::Panicked);
+                self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
+                return Some(false);
+            }
+        };
         let blocks = matches!(outcome, Ok(Some(_)));
         let again_ms = outcome.as_ref().ok().and_then(|block| block.as_ref()?.again_ms);
         if let Err(error) = &outcome {
@@ -273,6 +278,37 @@ impl Worker {
         self.release_keys();
         self.origin = origin;
         Some(exhausted)
+    }
+
+    /// Runs a waiter's request, whose keys are locked. A panic before it changes anything is its client's alone,
+    /// not that of the client which served it.
+    fn run_waiting(
+        &mut self,
+        handler: Handler,
+        request: &WaitingRequest,
+        args: &Args<'_>,
+        reply: &mut Reply,
+    ) -> Result<Result<Option<Box<Block>>, Box<Error>>, Contained> {
+        let touch = self.begin_touching(request.touches, request.entry);
+        let keeps_expired = self.keeps_expired(request.entry);
+        let kept_expired = std::mem::replace(&mut self.keys.keep_expired, keeps_expired);
+        let change = &self.keys.counters().change;
+        let outcome = contain(change, || {
+            change.begin_request();
+            let (settings, first_key) = (&*self.settings, None);
+            let fieldsets = &mut Fieldsets::default();
+            let again = Request {
+                args: *args,
+                settings,
+                first_key,
+                reads_any_key: true,
+                deny_blocking: false,
+                fieldsets,
+            };
+            martlet_command::run(handler, &mut self.keys, reply, again)
+        });
+        (self.keys.touch, self.keys.keep_expired) = (touch, kept_expired);
+        outcome
     }
 
     /// Whether a waiter's user may still run its request.
@@ -479,6 +515,7 @@ impl Worker {
                 self.fail_wait(connection, &mut reply, ROLE_CHANGED);
                 connection.closing = true;
             }
+            WaitEnd::Panicked => connection.closing = true,
             WaitEnd::ShutdownFailed => self.fail_wait(connection, &mut reply, crate::shutdown::FAILED),
             WaitEnd::Redirected(why) => {
                 let text = self.redirection(connection, why);

@@ -10,7 +10,7 @@
 //! server has beside keys, or has Lua's frames on its stack.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::ChangeMark;
@@ -43,14 +43,13 @@ pub(crate) fn contain<R>(mark: &'static ChangeMark, work: impl FnOnce() -> R) ->
     let outer = MARK.replace(Some(mark));
     let result = catch_unwind(AssertUnwindSafe(work));
     MARK.set(outer);
-    if was_set { mark.set() } else { mark.begin_request() }
-    result.map_err(|_| {
-        UNWINDING.take().unwrap_or_else(|| Contained {
-            message: String::new(),
-            place: String::new(),
-            trace: trace_here(),
-        })
-    })
+    if was_set {
+        mark.set()
+    } else {
+        mark.begin_request()
+    }
+    // Without the hook, which alone decides, a panic goes on.
+    result.map_err(|payload| UNWINDING.take().unwrap_or_else(|| resume_unwind(payload)))
 }
 
 /// Whether the panic that the hook of this thread has been told of ends at [`contain`]; then it may return. A
@@ -72,7 +71,9 @@ impl Contained {
     /// takes. Nothing is locked.
     pub(crate) fn report(self, client: &str) {
         crash::tell_panic(&self.message, &self.place);
-        tracing::error!("The request had changed nothing: its client is closed, the server goes on. {client}");
+        tracing::error!(
+            "The request had changed nothing: its client is closed, the server goes on. {client}"
+        );
         if IS_TRACING.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -574,8 +574,7 @@ impl Worker {
             return self.reset_noted_time();
         }
         let mut indexes = Vec::new();
-        if self.shared.scripts.running(self.thread).is_running()
-            || !entry.spec.data_keys(args, &mut indexes)
+        if self.shared.scripts.running(self.thread).is_running() || !entry.spec.data_keys(args, &mut indexes)
         {
             return;
         }

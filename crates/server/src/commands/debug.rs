@@ -46,6 +46,7 @@ static DEBUG: ServerCommand = container(
         &LOG,
         &OBJECT,
         &PANIC,
+        &PANIC_AT,
         &PAUSE_CRON,
         &POPULATE,
         &PROTOCOL,
@@ -101,6 +102,33 @@ static PANIC: ServerCommand = command("debug|panic", 2, panic as ServerHandler).
 
 fn panic(_: &mut Call<'_>) -> Outcome {
     panic!("asked for by DEBUG PANIC");
+}
+
+/// READONLY, so that what it does to the key alone decides what becomes of the server.
+static PANIC_AT: ServerCommand = command("debug|panic-at", 4, panic_at as ServerHandler)
+    .flags(FLAGS.with(Flags::READONLY))
+    .keys(&[KeyPart::one(3, KeyFlags::RO)])
+    .doc(
+        Group::Server,
+        "0.1.0",
+        "O(1)",
+        "Panics with a key locked that was read (READ), which ends the client, or is half changed (CHANGE), which \
+         ends the server.",
+    );
+
+fn panic_at(call: &mut Call<'_>) -> Outcome {
+    let changes = match call.arg(2) {
+        word if word.eq_ignore_ascii_case(b"read") => false,
+        word if word.eq_ignore_ascii_case(b"change") => true,
+        _ => return Err(Error::Syntax),
+    };
+    let key = Key::new(call.args.at(3));
+    let keys = &mut call.worker.keys;
+    keys.lookup(&key);
+    if changes {
+        keys.shard_mut(key.shard());
+    }
+    panic!("asked for by DEBUG PANIC-AT");
 }
 
 static SEGFAULT: ServerCommand = command("debug|segfault", 2, segfault as ServerHandler).flags(FLAGS).doc(

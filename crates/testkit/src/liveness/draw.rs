@@ -35,6 +35,7 @@ const ON_PURPOSE: &[(&[&str], Purpose)] = &[
     (&["debug", "segfault"], Purpose::Never),
     (&["debug", "assert"], Purpose::Never),
     (&["debug", "panic"], Purpose::Never),
+    (&["debug", "panic-at"], Purpose::Never),
     (&["debug", "sleep"], Purpose::Bounded(2, &["0", "0.01", "-1", "x"])),
     (&["debug", "aof-flush-sleep"], Purpose::Bounded(2, &["0", "100", "-1", "x"])),
     (&["debug", "populate"], Purpose::Bounded(2, &["0", "100", "-1", "x"])),

@@ -44,4 +44,3 @@ pub fn shorten(program: &Path, plan: &Plan, finding: &Finding, limits: Limits) -
         size /= 2;
     }
 }
-
