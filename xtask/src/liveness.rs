@@ -29,14 +29,11 @@ pub fn run(seconds: u64, seed: Option<u64>, program: Option<&Path>) -> Outcome {
         limits: Limits::default(),
     };
     let outcome = liveness::run(&program, &options, |line| eprintln!("{line}"))?;
-    eprintln!(
-        "x: liveness: {} rounds, {} steps, {} findings",
-        outcome.rounds,
-        outcome.requests,
-        outcome.findings.len()
-    );
-    match outcome.findings.len() {
+    let liveness::Outcome { rounds, steps, refused, .. } = outcome;
+    let count = outcome.findings.len();
+    eprintln!("x: liveness: {rounds} rounds, {steps} steps, {refused} of them refused, {count} findings");
+    match count {
         0 => Ok(()),
-        count => Err(format!("liveness: {count} findings").into()),
+        _ => Err(format!("liveness: {count} findings").into()),
     }
 }

@@ -68,6 +68,7 @@ const UNREACHABLE: &[&str] = &[
     "bind-source-addr",
     "cluster-port",
     "timeout",
+    "maxmemory-clients",
 ];
 
 fn words_begin(words: &[Vec<u8>], name: &[&str]) -> bool {

@@ -44,8 +44,10 @@ pub struct Options {
 pub struct Outcome {
     /// Rounds.
     pub rounds: usize,
-    /// Requests sent.
-    pub requests: usize,
+    /// Steps sent.
+    pub steps: usize,
+    /// Those that were answered with an error.
+    pub refused: usize,
     /// What went wrong, each place once, with the shortest sequence that shows it.
     pub findings: Vec<String>,
 }
@@ -70,8 +72,10 @@ pub fn run(program: &Path, options: &Options, mut report: impl FnMut(&str)) -> i
         let plan = Plan::draw(&table, seed, options.steps);
         report(&format!("liveness: seed {seed}, {} steps, {}", plan.steps.len(), plan.profile));
         outcome.rounds += 1;
-        outcome.requests += plan.steps.len();
-        if let Some(finding) = trial::run(program, &plan, options.limits)? {
+        let ran = trial::run(program, &plan, options.limits)?;
+        outcome.steps += plan.steps.len();
+        outcome.refused += ran.refused;
+        if let Some(finding) = ran.finding {
             if known.insert(finding.kind()) {
                 let shortest = shrink::shorten(program, &plan, &finding, options.limits);
                 let text = finding.text(seed, &shortest);
@@ -92,7 +96,7 @@ pub fn run(program: &Path, options: &Options, mut report: impl FnMut(&str)) -> i
 /// When it cannot be read, or a server does not start.
 pub fn replay(program: &Path, text: &str, limits: Limits) -> io::Result<Option<Finding>> {
     let plan = sequence::read(text).map_err(io::Error::other)?;
-    trial::run(program, &plan, limits)
+    Ok(trial::run(program, &plan, limits)?.finding)
 }
 
 /// The command table of a program, and what else requests are drawn from.

@@ -14,7 +14,7 @@ pub fn shorten(program: &Path, plan: &Plan, finding: &Finding, limits: Limits) -
     let deadline = Instant::now() + TIME;
     let mut best = Plan { profile: plan.profile, steps: plan.steps[..finding.sent].to_vec() };
     let shows = |plan: &Plan| {
-        let found = trial::run(program, plan, limits).ok().flatten();
+        let found = trial::run(program, plan, limits).ok().and_then(|ran| ran.finding);
         found.is_some_and(|found| found.kind() == finding.kind())
     };
     let mut len = 4;

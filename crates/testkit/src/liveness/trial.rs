@@ -78,6 +78,8 @@ pub struct Trial {
     /// Requests that leave with the connection's next one.
     joined: Vec<Vec<u8>>,
     limits: Limits,
+    /// Steps that were answered with an error.
+    refused: usize,
 }
 
 impl Trial {
@@ -93,6 +95,7 @@ impl Trial {
             connections: (0..CONNECTIONS).map(|_| None).collect(),
             joined: vec![Vec::new(); CONNECTIONS],
             limits,
+            refused: 0,
         };
         if profile.replica {
             let second = Server::start(program, &profile.arguments())?;
@@ -149,8 +152,9 @@ impl Trial {
             stream.write_all(&bytes)?;
             drain(stream)
         });
-        if exchange.is_err() {
-            self.connections[number] = None;
+        match exchange {
+            Ok(is_error) => self.refused += usize::from(is_error),
+            Err(_) => self.connections[number] = None,
         }
     }
 
@@ -175,16 +179,21 @@ impl Trial {
     }
 }
 
-/// Reads what has come and what comes at once.
-fn drain(stream: &mut TcpStream) -> io::Result<()> {
+/// Reads what has come and what comes at once; whether it begins with an error.
+fn drain(stream: &mut TcpStream) -> io::Result<bool> {
     let mut buffer = vec![0; 64 << 10];
-    let mut total = 0;
+    let (mut total, mut is_error) = (0, false);
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) if len < buffer.len() => return Ok(()),
-            Ok(len) => total += len,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Ok(len) => {
+                is_error |= total == 0 && buffer[0] == b'-';
+                if len < buffer.len() {
+                    return Ok(is_error);
+                }
+                total += len;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(is_error),
             Err(error) => return Err(error),
         }
         if total > READ_MAX {
@@ -280,11 +289,19 @@ fn excerpt(log: &str) -> String {
     shown.map(|line| line.chars().take(200).chain(['\n']).collect::<String>()).collect()
 }
 
-/// Runs a plan on fresh servers: what it showed, if anything.
+/// A round that has run.
+pub struct Ran {
+    /// What it showed, if anything.
+    pub finding: Option<Finding>,
+    /// How many steps were answered with an error.
+    pub refused: usize,
+}
+
+/// Runs a plan on fresh servers.
 ///
 /// # Errors
 /// When a server does not start.
-pub fn run(program: &Path, plan: &Plan, limits: Limits) -> io::Result<Option<Finding>> {
+pub fn run(program: &Path, plan: &Plan, limits: Limits) -> io::Result<Ran> {
     let mut trial = Trial::start(program, &plan.profile, limits)?;
     for (number, step) in plan.steps.iter().enumerate() {
         trial.send(step);
@@ -294,8 +311,9 @@ pub fn run(program: &Path, plan: &Plan, limits: Limits) -> io::Result<Option<Fin
         }
         if let Some(place) = trial.look() {
             let log = excerpt(&trial.log());
-            return Ok(Some(Finding { place, log, sent: number + 1 }));
+            let finding = Some(Finding { place, log, sent: number + 1 });
+            return Ok(Ran { finding, refused: trial.refused });
         }
     }
-    Ok(None)
+    Ok(Ran { finding: None, refused: trial.refused })
 }
