@@ -9,6 +9,9 @@ pub const SHARD_COUNT: usize = 1024;
 pub const SHARD_BITS: u32 = SHARD_COUNT.trailing_zeros();
 /// Longest string value or key, as Redis' `proto-max-bulk-len` default.
 pub const STRING_MAX_BYTES: usize = 512 * 1024 * 1024;
+/// Longest string that may become a value, a key or an element, whatever `proto-max-bulk-len` and a file say:
+/// elements' lengths, and an argument's place in its request, are 32 bits wide.
+pub const ELEMENT_MAX_BYTES: u64 = u32::MAX as u64 - (1 << 24);
 /// A string up to this length lives in its entry's allocation; a longer one has its own, shared by reference
 /// count.
 pub const STRING_INLINE_MAX_BYTES: usize = 1024;

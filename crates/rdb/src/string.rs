@@ -9,6 +9,7 @@
 //! 11000011 + packed length + length + bytes        string compressed by LZF
 //! ```
 
+use martlet_base::limits::ELEMENT_MAX_BYTES;
 use martlet_types::element::{Element, IntBuffer};
 
 use crate::input::Input;
@@ -69,7 +70,7 @@ pub fn read_bytes<'a>(input: &'a mut impl Input, scratch: &'a mut Vec<u8>) -> Re
     };
     match read_length(input)? {
         Length::Plain(length) => {
-            let length = input.count(length)?;
+            let length = input.count(bounded(length)?)?;
             return input.take(length);
         }
         Length::Special(0) => int(i64::from(i8::from_le_bytes(input.array()?))),
@@ -77,13 +78,20 @@ pub fn read_bytes<'a>(input: &'a mut impl Input, scratch: &'a mut Vec<u8>) -> Re
         Length::Special(2) => int(i64::from(i32::from_le_bytes(input.array()?))),
         Length::Special(3) => {
             let packed = read_plain_length(input)?;
-            let length = usize::try_from(read_plain_length(input)?).map_err(|_| Error::Truncated)?;
+            let length = bounded(read_plain_length(input)?)?;
+            let length = usize::try_from(length).map_err(|_| Error::Truncated)?;
             let packed = input.count(packed)?;
             lzf::decompress(input.take(packed)?, length, scratch)?;
         }
         Length::Special(_) => return Err(Error::Corrupt("unknown string encoding")),
     }
     Ok(scratch)
+}
+
+/// The length of a string that an element can have.
+#[inline]
+fn bounded(length: u64) -> Result<u64, Error> {
+    if length > ELEMENT_MAX_BYTES { Err(Error::Corrupt("a string of more than 4 GB")) } else { Ok(length) }
 }
 
 /// As [`read_bytes`], for what lasts beyond the next one.

@@ -1,5 +1,6 @@
 //! What command handlers need of the configuration.
 
+use martlet_base::limits::ELEMENT_MAX_BYTES;
 use martlet_command::Settings;
 use martlet_engine::{Engine, EventClass, Lrfu, Touch};
 use martlet_types::array::ArrayLimits;
@@ -14,7 +15,7 @@ use crate::config::{Config, MaxmemoryPolicy};
 /// The handlers' settings under `config`.
 pub fn from_config(config: &Config) -> Settings {
     Settings {
-        string_max_bytes: config.proto_max_bulk_len_bytes as usize,
+        string_max_bytes: config.proto_max_bulk_len_bytes.min(ELEMENT_MAX_BYTES) as usize,
         is_clustered: config.cluster_enabled,
         databases: config.database_count(),
         list_limit: ListLimit::from_directive(config.list_max_listpack_size),
