@@ -11,8 +11,8 @@ pub const TARGET: &str = "liveness";
 /// Steps of a round.
 const STEPS: usize = 1500;
 
-/// Runs rounds for so many seconds, from this seed or one of the clock's, on this program or a fresh build with
-/// assertions and checked arithmetic.
+/// Runs rounds for so many seconds, from this seed or one of the clock's, on this program or a fresh build
+/// with assertions and checked arithmetic.
 pub fn run(seconds: u64, seed: Option<u64>, program: Option<&Path>) -> Outcome {
     let program = match program {
         Some(program) => built(program)?,

@@ -440,8 +440,8 @@ impl Spec {
         }
     }
 
-    /// Appends the indexes of all keys, and of what finds a slot as a key does; false when the arguments do not
-    /// fit the spec (the handler will say why).
+    /// Appends the indexes of all keys, and of what finds a slot as a key does; false when the arguments do
+    /// not fit the spec (the handler will say why).
     pub fn key_indexes(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
         let Some(find) = self.find_keys else {
             return self.keys.iter().all(|part| part.is_left_out(args) || part.find_in(args, out));
@@ -450,11 +450,11 @@ impl Spec {
     }
 
     /// Appends the indexes of the keys whose data the request works on while their shards are locked for it:
-    /// none for a walk, which locks its shards one by one itself, nor where the parts only find a slot. False as
-    /// [`Spec::key_indexes`].
+    /// none for a walk, which locks its shards one by one itself, nor where the parts only find a slot. False
+    /// as [`Spec::key_indexes`].
     ///
-    /// Whatever touches a shard because of a request that has run (tracking, times of a replica's own keys) asks
-    /// here: [`Spec::key_hashes`] locks at least these.
+    /// Whatever touches a shard because of a request that has run (tracking, times of a replica's own keys)
+    /// asks here: [`Spec::key_hashes`] locks at least these.
     pub fn data_keys(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
         !self.flags.has(Flags::WALK) && self.has_keys() && self.key_indexes(args, out)
     }

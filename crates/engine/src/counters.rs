@@ -25,8 +25,9 @@ impl Counter {
     }
 }
 
-/// Whether what a thread runs has begun to change something, so that a panic may leave it half changed. Only the
-/// thread itself writes and reads it; it is atomic since the panic hook reads it beside the borrow of [`Keys`].
+/// Whether what a thread runs has begun to change something, so that a panic may leave it half changed. Only
+/// the thread itself writes and reads it; it is atomic since the panic hook reads it beside the borrow of
+/// [`Keys`].
 ///
 /// [`Keys`]: crate::Keys
 #[derive(Debug, Default)]

@@ -240,11 +240,7 @@ impl Worker {
         let outcome = match self.run_waiting(handler, request, &args, &mut reply) {
             Ok(outcome) => outcome,
             Err(panic) => {
-                waiter.serve_end(true);
-                self.keys.abandon();
-                panic.report("It had waited for a key.");
-                let (waiter, end) = (waiter.clone(), WaitEnd::Panicked);
-                self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
+                self.give_up_waiter(waiter, panic);
                 return Some(false);
             }
         };
@@ -280,8 +276,8 @@ impl Worker {
         Some(exhausted)
     }
 
-    /// Runs a waiter's request, whose keys are locked. A panic before it changes anything is its client's alone,
-    /// not that of the client which served it.
+    /// Runs a waiter's request, whose keys are locked. A panic before it changes anything is its client's
+    /// alone, not that of the client which served it.
     fn run_waiting(
         &mut self,
         handler: Handler,
@@ -309,6 +305,16 @@ impl Worker {
         });
         (self.keys.touch, self.keys.keep_expired) = (touch, kept_expired);
         outcome
+    }
+
+    /// Unlocks what a waiter's request had locked that panicked, and has its thread close its client.
+    #[cold]
+    fn give_up_waiter(&mut self, waiter: &Arc<Waiter>, panic: Contained) {
+        waiter.serve_end(true);
+        self.keys.abandon();
+        panic.report("It had waited for a key.");
+        let (waiter, end) = (waiter.clone(), WaitEnd::Panicked);
+        self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
     }
 
     /// Whether a waiter's user may still run its request.

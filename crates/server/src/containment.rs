@@ -1,13 +1,14 @@
 //! Panics that cost one client: those of a request that has changed nothing yet.
 //!
-//! The panic hook decides, before anything is unwound. It lets the thread unwind to [`contain`] if the thread is
-//! inside it and its [`ChangeMark`] is not set: then the shards that the request has locked are as they were, and
-//! are unlocked. In every other case the process ends with its report (`crash.rs`): what may be half changed is
-//! neither served nor saved, and a thread of the server's own that is gone leaves a server that hangs.
+//! The panic hook decides, before anything is unwound. It lets the thread unwind to [`contain`] if the thread
+//! is inside it and its [`ChangeMark`] is not set: then the shards that the request has locked are as they
+//! were, and are unlocked. In every other case the process ends with its report (`crash.rs`): what may be
+//! half changed is neither served nor saved, and a thread of the server's own that is gone leaves a server
+//! that hangs.
 //!
-//! Invariant: the mark is set wherever a panic must not be survived inside [`contain`]: between requests (parsing,
-//! prefetching under other locks), from a request's first change on, and while a handler runs that changes what the
-//! server has beside keys, or has Lua's frames on its stack.
+//! Invariant: the mark is set wherever a panic must not be survived inside [`contain`]: between requests
+//! (parsing, prefetching under other locks), from a request's first change on, and while a handler runs that
+//! changes what the server has beside keys, or has Lua's frames on its stack.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -67,8 +68,8 @@ pub(crate) fn may_unwind(message: &str, place: &str) -> bool {
 }
 
 impl Contained {
-    /// Says in the log what has happened. The names of a trace take time to be found, which a thread of its own
-    /// takes. Nothing is locked.
+    /// Says in the log what has happened. The names of a trace take time to be found, which a thread of its
+    /// own takes. Nothing is locked.
     pub(crate) fn report(self, client: &str) {
         crash::tell_panic(&self.message, &self.place);
         tracing::error!(

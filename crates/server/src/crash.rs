@@ -27,8 +27,8 @@ pub fn install(shared: &'static Shared, log: &Arc<Log>) -> Result<(), String> {
     let log = Arc::clone(log);
     watch_crashes(move |cause, trace| report(shared, &log, cause, trace))
         .map_err(|error| format!("Can't watch for crashes: {error}"))?;
-    // A thread that died with a shard locked would leave a server that hangs, and what is half changed would be
-    // served and saved.
+    // A thread that died with a shard locked would leave a server that hangs, and what is half changed would
+    // be served and saved.
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let message = (payload.downcast_ref::<String>().map(String::as_str))

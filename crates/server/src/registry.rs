@@ -57,8 +57,8 @@ impl Entry {
     }
 
     /// Whether a panic of its handler, before anything of the keys is changed, leaves the server as it was: a
-    /// handler of keys changes nothing else, and one of the server's tells so by its flags. A script has Lua's
-    /// frames on the stack, which are not unwound through; a transaction is what its commands are.
+    /// handler of keys changes nothing else, and one of the server's tells so by its flags. A script has
+    /// Lua's frames on the stack, which are not unwound through; a transaction is what its commands are.
     pub fn is_unwindable(&self) -> bool {
         match (&self.run, self.spec.control) {
             (Run::Data(_), _) | (_, Control::ExecuteTransaction) => true,

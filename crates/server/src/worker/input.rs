@@ -176,8 +176,8 @@ impl Worker {
         RequestLimits { bulk_max_bytes: self.settings.string_max_bytes as i64, ..RequestLimits::default() }
     }
 
-    /// Runs the requests in `input`; how many bytes of it are done with. A panic of one that has changed nothing
-    /// closes the connection.
+    /// Runs the requests in `input`; how many bytes of it are done with. A panic of one that has changed
+    /// nothing closes the connection.
     fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         let mark = &self.keys.counters().change;
         let at_rest = (self.keys.touch, self.keys.keep_expired, self.keys.sets_past_times);
@@ -188,8 +188,8 @@ impl Worker {
         })
     }
 
-    /// Goes on after a panic of a client's request, which has changed nothing: what it has locked is unlocked, and
-    /// its client closed with what it was not sent yet.
+    /// Goes on after a panic of a client's request, which has changed nothing: what it has locked is
+    /// unlocked, and its client closed with what it was not sent yet.
     #[cold]
     fn give_up_request(&mut self, connection: &mut Connection, panic: Contained) {
         self.keys.abandon();

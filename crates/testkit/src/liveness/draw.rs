@@ -1,5 +1,5 @@
-//! Requests drawn from a command's own grammar, and then bent: an argument at the end of its type, one too few, one
-//! too many.
+//! Requests drawn from a command's own grammar, and then bent: an argument at the end of its type, one too
+//! few, one too many.
 
 use martlet_base::random::Random;
 
@@ -11,7 +11,8 @@ const REPEATS: u64 = 4;
 /// Words of a request, at most.
 const WORDS_MAX: usize = 400;
 
-/// A command that ends the process, stops it, or makes it unreachable, on purpose. Its bounds are here and nowhere else.
+/// A command that ends the process, stops it, or makes it unreachable, on purpose. Its bounds are here and
+/// nowhere else.
 enum Purpose {
     /// Must not be sent.
     Never,

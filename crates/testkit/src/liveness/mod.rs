@@ -1,7 +1,7 @@
 //! Any request in any context, with one question: does the process live, and is the next client answered?
 //!
-//! Requests are drawn from the server's own command table (COMMAND and COMMAND DOCS), so that no command can be
-//! forgotten, and sent to real processes over several connections that track keys, queue transactions, run
+//! Requests are drawn from the server's own command table (COMMAND and COMMAND DOCS), so that no command can
+//! be forgotten, and sent to real processes over several connections that track keys, queue transactions, run
 //! scripts, follow a primary and so on. Replies are read and not looked at.
 //!
 //! Invariant: a plan follows from its seed and the table alone; what servers answer decides nothing.
@@ -57,8 +57,8 @@ fn next_seed(seed: u64) -> u64 {
     Random::seeded(seed).next_u64() >> 16
 }
 
-/// Runs rounds until the time is over, each on fresh servers; `report` gets a line for each round and the text
-/// of each finding.
+/// Runs rounds until the time is over, each on fresh servers; `report` gets a line for each round and the
+/// text of each finding.
 ///
 /// # Errors
 /// When a server does not start, or its table cannot be read.

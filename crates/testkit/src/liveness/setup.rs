@@ -1,5 +1,5 @@
-//! What a round's servers hold before its first step: a key of each type and encoding, with and without expiry,
-//! users of each ACL category, functions.
+//! What a round's servers hold before its first step: a key of each type and encoding, with and without
+//! expiry, users of each ACL category, functions.
 
 use std::io;
 

@@ -202,8 +202,8 @@ fn drain(stream: &mut TcpStream) -> io::Result<bool> {
     }
 }
 
-/// Asks one server for anything by this client, which is connected anew where it was closed: what is wrong, if
-/// there is no answer.
+/// Asks one server for anything by this client, which is connected anew where it was closed: what is wrong,
+/// if there is no answer.
 fn ask(server: &mut Server, probe: &mut Option<Client>, limits: Limits) -> Option<String> {
     let (began, cpu_before) = (Instant::now(), cpu_time(server.pid()));
     let mut last;
