@@ -1,4 +1,4 @@
-//! Panics that cost one client: those of a request that has changed nothing yet.
+//! Containing a panic: a request that panics before its first change costs its own client only.
 //!
 //! The panic hook decides, before anything is unwound. It lets the thread unwind to [`contain`] if the thread
 //! is inside it and its [`ChangeMark`] is not set: then the shards that the request has locked are as they
@@ -33,7 +33,7 @@ thread_local! {
     static UNWINDING: RefCell<Option<Contained>> = const { RefCell::new(None) };
 }
 
-/// A trace is being written; of panics meanwhile only the message is.
+/// A trace is being written; until it is, further panics log their message only.
 static IS_TRACING: AtomicBool = AtomicBool::new(false);
 
 /// Runs requests; a panic of one that has changed nothing ends them, and is returned. The mark is as it was
@@ -44,21 +44,22 @@ pub(crate) fn contain<R>(mark: &'static ChangeMark, work: impl FnOnce() -> R) ->
     let outer = MARK.replace(Some(mark));
     let result = catch_unwind(AssertUnwindSafe(work));
     MARK.set(outer);
-    if was_set {
-        mark.set()
-    } else {
-        mark.begin_request()
+    match was_set {
+        true => mark.set(),
+        false => mark.begin_request(),
     }
-    // Without the hook, which alone decides, a panic goes on.
+    // Only the hook decides; without it (unit tests) the panic goes on.
     result.map_err(|payload| UNWINDING.take().unwrap_or_else(|| resume_unwind(payload)))
 }
 
-/// Whether the panic that the hook of this thread has been told of ends at [`contain`]; then it may return. A
-/// second one while the thread unwinds ends the process.
+/// Whether the panic hook may return, so that the thread unwinds to [`contain`]. A second panic while the
+/// thread unwinds ends the process.
 pub(crate) fn may_unwind(message: &str, place: &str) -> bool {
-    let is_unchanged = MARK.get().is_some_and(|mark| !mark.is_set());
+    if MARK.get().is_none_or(ChangeMark::is_set) {
+        return false;
+    }
     UNWINDING.with_borrow_mut(|unwinding| {
-        let is_contained = is_unchanged && unwinding.is_none();
+        let is_contained = unwinding.is_none();
         if is_contained {
             let (message, place) = (message.to_owned(), place.to_owned());
             *unwinding = Some(Contained { message, place, trace: trace_here() });
@@ -68,8 +69,8 @@ pub(crate) fn may_unwind(message: &str, place: &str) -> bool {
 }
 
 impl Contained {
-    /// Says in the log what has happened. The names of a trace take time to be found, which a thread of its
-    /// own takes. Nothing is locked.
+    /// Logs the panic. Resolving a trace's symbols takes long, so a thread of its own does it. Nothing is
+    /// locked.
     pub(crate) fn report(self, client: &str) {
         crash::tell_panic(&self.message, &self.place);
         tracing::error!(

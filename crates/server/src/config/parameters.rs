@@ -67,7 +67,7 @@ parameter_table! {
     unixsocketgroup: Option<String> = None => "unixsocketgroup", TEXT, IMMUTABLE, Honoured;
     /// Clients that may be connected at once
     maxclients: u32 = 10_000 => "maxclients", Integer(1, u32::MAX as i128), MODIFIABLE, Honoured;
-    /// Longest bulk string in a request
+    /// Longest string, and bulk string in a request; never above 4 GB less 16 MB
     proto_max_bulk_len_bytes: u64 = 512 << 20
         => "proto-max-bulk-len", Memory(1 << 20, LONG_MAX), MODIFIABLE, Honoured;
     /// Most bytes of unprocessed requests that a client may have

@@ -223,7 +223,7 @@ impl Worker {
                 self.prefetch_batch(connection.session.db, input, &mut batch);
             }
             let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed, slice_began);
-            // What follows is no request's: see `containment`.
+            // Outside of requests a panic ends the process: see `containment`.
             self.keys.counters().change.set();
             ran += batch.requests.len();
             if !done {

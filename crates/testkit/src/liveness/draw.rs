@@ -127,7 +127,7 @@ pub fn bound(words: &mut [Vec<u8>], random: &mut Random) -> bool {
 /// A request under construction.
 struct Draft<'a> {
     words: Vec<Vec<u8>>,
-    /// Where the number of what follows is to stand.
+    /// The place of the count of the arguments that follow.
     count_at: Option<usize>,
     group: &'a str,
 }
@@ -220,7 +220,7 @@ impl Draft<'_> {
         self.words.push(word);
     }
 
-    /// Arguments of a command that does not tell what it takes.
+    /// Arguments of a command without a documented syntax.
     fn unspecified(&mut self, pools: &Pools<'_>, random: &mut Random, arity: i64) {
         let least = arity.unsigned_abs() as usize;
         let most = if arity < 0 { least + random.below(4) as usize } else { least };

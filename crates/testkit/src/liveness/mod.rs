@@ -26,7 +26,7 @@ pub use trial::{Finding, Limits};
 
 use martlet_base::random::Random;
 
-/// How long to go on, and with what.
+/// Duration, seed and limits of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The first round's seed; the next ones' follow from it.
@@ -39,7 +39,7 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Rounds.
@@ -90,7 +90,7 @@ pub fn run(program: &Path, options: &Options, mut report: impl FnMut(&str)) -> i
     Ok(outcome)
 }
 
-/// Runs a sequence that was written down: what it showed, if anything.
+/// Runs a recorded sequence and returns its finding, if there is one.
 ///
 /// # Errors
 /// When it cannot be read, or a server does not start.

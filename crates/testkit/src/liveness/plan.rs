@@ -1,4 +1,4 @@
-//! A round: which servers it needs, and what is sent to them in which order.
+//! A round: its servers, and the steps in their order.
 
 use std::fmt;
 
@@ -117,11 +117,11 @@ pub struct Step {
 pub struct Plan {
     /// Its servers.
     pub profile: Profile,
-    /// What is sent.
+    /// The steps.
     pub steps: Vec<Step>,
 }
 
-/// How a script or a function calls what its arguments say.
+/// Scripts and functions that call the command in their arguments.
 const WAYS: &[[&str; 2]] = &[
     ["EVAL", setup::CALL_ANY],
     ["EVAL_RO", setup::CALL_ANY],
@@ -136,14 +136,14 @@ struct Drawing<'a> {
     pools: Pools<'a>,
     random: Random,
     steps: Vec<Step>,
-    /// What makes the keys.
+    /// Requests that create the keys.
     refills: Vec<Vec<String>>,
     /// The category that a connection's user has, if it is not the default one.
     categories: [Option<&'static str>; CONNECTIONS],
 }
 
 impl Plan {
-    /// Draws a round of about so many steps.
+    /// Draws a round of about `steps` steps.
     pub fn draw(table: &Table, seed: u64, steps: usize) -> Plan {
         let mut random = Random::seeded(seed);
         let profile = Profile::draw(&mut random);

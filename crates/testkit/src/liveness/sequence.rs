@@ -1,4 +1,4 @@
-//! A round as text: what a finding prints, and what is kept to be run again.
+//! A round as text, for findings and for the regression sequences under `tests/liveness/`.
 //!
 //! ```text
 //! # a comment
@@ -11,7 +11,7 @@
 use super::plan::{CONNECTIONS, Plan, Profile, Step};
 use crate::wire::words;
 
-/// Writes it.
+/// Formats a round.
 pub fn write(plan: &Plan) -> String {
     let mut out = format!("@server {}\n", plan.profile);
     for Step { connection, words, joins } in &plan.steps {
@@ -24,10 +24,10 @@ pub fn write(plan: &Plan) -> String {
     out
 }
 
-/// Reads it.
+/// Parses a round.
 ///
 /// # Errors
-/// A line that is none of its kinds, with its number.
+/// A malformed line, with its number.
 pub fn read(text: &str) -> Result<Plan, String> {
     let mut profile = None;
     let mut steps = Vec::new();

@@ -1,4 +1,4 @@
-//! What a round's servers hold before its first step: a key of each type and encoding, with and without
+//! The data of a round's servers before its first step: a key of each type and encoding, with and without
 //! expiry, users of each ACL category, functions.
 
 use std::io;
@@ -32,7 +32,7 @@ pub const NAMES: &[&str] = &[
     "array",
 ];
 
-/// How many users there are of those that [`users`] names, at most.
+/// The ACL categories that have a user: see [`users`].
 const CATEGORIES: &[&str] = &[
     "read",
     "write",
@@ -81,7 +81,7 @@ fn numbers(key: &str, command: &str, count: usize, each: impl Fn(usize) -> Vec<S
     words
 }
 
-/// The requests that make the keys; what a server does not know it refuses.
+/// Requests that create the keys; a server refuses those that it does not know.
 pub fn requests() -> Vec<Vec<String>> {
     let key = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let mut all = vec![

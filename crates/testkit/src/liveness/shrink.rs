@@ -1,4 +1,4 @@
-//! The shortest sequence that shows a finding: the end of its round, and of that what is needed.
+//! Shortening a finding: the end of its round that reproduces it, without the steps that it does not need.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::plan::Plan;
 use super::trial::{self, Finding, Limits};
 
-/// How long is tried.
+/// Time for shortening one finding.
 const TIME: Duration = Duration::from_secs(180);
 
 /// Shortens a round to steps that show the same. All that was sent stays where it does not show again.

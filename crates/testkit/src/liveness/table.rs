@@ -1,4 +1,4 @@
-//! A server's command table, as COMMAND, COMMAND DOCS and DEBUG HELP tell it over the wire.
+//! A server's command table, read over the wire from COMMAND, COMMAND DOCS and DEBUG HELP.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 
-/// What an argument is, by its type in COMMAND DOCS.
+/// An argument's type in COMMAND DOCS.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// Any text.
@@ -34,7 +34,7 @@ pub enum Kind {
 pub struct Argument {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// The word before it.
     pub token: Option<String>,
@@ -51,13 +51,13 @@ pub struct Argument {
 pub struct Command {
     /// Its name, in one word or two.
     pub words: Vec<String>,
-    /// As COMMAND tells it.
+    /// Its arity, as in COMMAND.
     pub arity: i64,
     /// The group in COMMAND DOCS: which type it works on.
     pub group: String,
     /// Its ACL categories, with their `@`.
     pub categories: Vec<String>,
-    /// What it takes; nothing where the server does not tell.
+    /// Its arguments; empty where the server documents none.
     pub arguments: Vec<Argument>,
 }
 
@@ -66,7 +66,7 @@ pub struct Command {
 pub struct Table {
     /// The commands, subcommands included.
     pub commands: Vec<Command>,
-    /// The configuration's parameters and what they have.
+    /// The configuration's parameters and their values.
     pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
     /// Values as DUMP gives them.
     pub payloads: Vec<Vec<u8>>,

@@ -15,7 +15,7 @@ use crate::server::Server;
 
 /// A step's answer is waited for as long; what takes longer waits for something.
 const STEP_WAIT: Duration = Duration::from_millis(4);
-/// What is read of one answer, at most; a connection that would get more is closed.
+/// Longest answer that is read; a connection with a longer one is closed.
 const READ_MAX: usize = 32 << 20;
 /// Steps between two looks at the servers.
 const STEPS_PER_LOOK: usize = 16;
@@ -41,10 +41,10 @@ impl Default for Limits {
     }
 }
 
-/// What a round has shown.
+/// A failure of a server.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What tells it from others: where the panic was, or that nothing was answered.
+    /// Its identity: the place of the panic, or the missing answer.
     pub place: String,
     /// The end of the server's log.
     pub log: String,
@@ -58,7 +58,7 @@ impl Finding {
         self.place.chars().filter(|char| !char.is_ascii_digit()).collect()
     }
 
-    /// All that one needs to see it again.
+    /// The finding with all that reproduces it.
     pub fn text(&self, seed: u64, shortest: &Plan) -> String {
         format!(
             "FINDING seed {seed}: {}\nafter {} steps; the shortest sequence that showed it:\n{}the log's end:\n{}\n",
@@ -135,7 +135,7 @@ impl Trial {
         self.connections[connection].as_mut().ok_or_else(|| io::Error::other("no connection"))
     }
 
-    /// Sends a step; whatever happens to its connection, the next step goes on.
+    /// Sends a step. A broken connection is dropped; the next step on it opens another.
     fn send(&mut self, step: &Step) {
         let number = step.connection;
         if step.words.is_empty() {
@@ -158,7 +158,7 @@ impl Trial {
         }
     }
 
-    /// Asks each server by several clients whether it answers: what is wrong, if one does not.
+    /// Sends PING to each server on several connections; a description of the failure if one is not answered.
     fn look(&mut self) -> Option<String> {
         for (server, probes) in self.servers.iter_mut().zip(self.probes.chunks_mut(PROBES)) {
             for probe in probes {
@@ -179,7 +179,7 @@ impl Trial {
     }
 }
 
-/// Reads what has come and what comes at once; whether it begins with an error.
+/// Reads the available answers; whether the first is an error.
 fn drain(stream: &mut TcpStream) -> io::Result<bool> {
     let mut buffer = vec![0; 64 << 10];
     let (mut total, mut is_error) = (0, false);
@@ -202,8 +202,8 @@ fn drain(stream: &mut TcpStream) -> io::Result<bool> {
     }
 }
 
-/// Asks one server for anything by this client, which is connected anew where it was closed: what is wrong,
-/// if there is no answer.
+/// Sends PING to a server on one connection, which is opened again where the server has closed it; a
+/// description of the failure if there is no answer.
 fn ask(server: &mut Server, probe: &mut Option<Client>, limits: Limits) -> Option<String> {
     let (began, cpu_before) = (Instant::now(), cpu_time(server.pid()));
     let mut last;
@@ -265,7 +265,7 @@ fn cpu_time(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// What the log of a process tells of its end, or of a panic that it has survived.
+/// The line of a log that names the cause of a crash, or a contained panic.
 fn cause_in(log: &str) -> Option<String> {
     const CAUSES: [&str; 5] =
         ["Guru Meditation", "==> ", "crashed by signal", "has overflowed its stack", "out of memory"];
@@ -291,7 +291,7 @@ fn excerpt(log: &str) -> String {
 
 /// A round that has run.
 pub struct Ran {
-    /// What it showed, if anything.
+    /// The finding, if there is one.
     pub finding: Option<Finding>,
     /// How many steps were answered with an error.
     pub refused: usize,

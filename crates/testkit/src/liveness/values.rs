@@ -1,5 +1,4 @@
-//! Values of arguments: those that a command expects by an argument's name and type, and those at the ends of
-//! what can be written.
+//! Values of arguments: plausible ones by an argument's name and type, and extreme ones.
 
 use martlet_base::random::Random;
 
@@ -8,7 +7,7 @@ use super::table::Table;
 /// Whole numbers, most of them small.
 const INTEGERS: &[&str] = &["0", "1", "2", "3", "5", "10", "-1", "-2", "100", "1000", "0", "1", "2", "-1"];
 
-/// Numbers at the ends of types, and what is none.
+/// Numbers at the ends of their types, and malformed ones.
 pub const EXTREMES: &[&str] = &[
     "9223372036854775807",
     "-9223372036854775808",
@@ -137,7 +136,7 @@ const CATEGORIES: &[&str] = &[
     "alldbs",
 ];
 
-/// What a random argument stands among.
+/// Sources of argument values that depend on the server.
 pub struct Pools<'a> {
     /// The table, for commands' and parameters' names.
     pub table: &'a Table,
@@ -260,7 +259,7 @@ impl Pools<'_> {
         self.table.commands[at].words.join("|").into_bytes()
     }
 
-    /// A parameter of the configuration and what it had at first.
+    /// A parameter of the configuration and its first value.
     pub fn parameter(&self, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
         let count = self.table.parameters.len() as u64;
         self.table.parameters.get(random.below(count.max(1)) as usize).cloned().unwrap_or_default()
@@ -275,7 +274,7 @@ pub fn double(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A Unix time, or a number that is none.
+/// A Unix time, or an extreme number.
 pub fn time(random: &mut Random) -> Vec<u8> {
     match random.below(6) {
         0 => pick(random, EXTREMES).as_bytes().to_vec(),
