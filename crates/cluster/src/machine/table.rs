@@ -171,6 +171,7 @@ impl Index<NodeKey> for Table {
     type Output = Node;
 
     fn index(&self, key: NodeKey) -> &Node {
+        // A key is made by `insert` only, and `Cluster::remove_node` takes it out of all that has it.
         &self.nodes[&key]
     }
 }

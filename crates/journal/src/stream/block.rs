@@ -68,6 +68,7 @@ impl BlockWriter {
 
     /// A part of the appended bytes.
     pub(super) fn chunk(&self, begin: usize, end: usize) -> Chunk {
+        // Offsets that replicas ask for are no such places: `Log::attach` compares them with what there is.
         assert!(begin <= end && end <= self.len);
         Chunk { block: self.block.clone(), begin, end }
     }

@@ -284,6 +284,7 @@ impl Loading<'_, '_> {
         if failures <= FAILURES_LOGGED {
             tracing::warn!("A command before offset {at} of {} failed: {why}", info.name);
         }
+        // On purpose: `propagation-error-behavior panic` asks for it.
         assert!(
             !self.settings.panics_on_failed_command,
             "This AOF-loading-client panicked sending an error to its server after processing the command {why}"

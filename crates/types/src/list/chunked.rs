@@ -51,6 +51,7 @@ impl Chunked {
     /// The place of `index`, and the index in it.
     #[inline]
     fn place(&self, index: u64) -> (Place, u64) {
+        // Whatever calls this has compared a request's index with the length (`List::get`, or its command).
         assert!(index < self.len, "element {index} of {}", self.len);
         let Some(after_head) = index.checked_sub(u64::from(self.end_lens[0])) else {
             return (Place::End(End::Head), index);

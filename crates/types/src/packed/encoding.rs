@@ -57,6 +57,7 @@ impl<'a> Encoded<'a> {
             head[1] = len as u8;
             2
         } else {
+            // Requests and files bring nothing longer: `limits::ELEMENT_MAX_BYTES`.
             assert!(len <= u32::MAX as usize, "packed string of {len} bytes");
             head[0] = LONG_STRING;
             head[1..5].copy_from_slice(&(len as u32).to_le_bytes());

@@ -99,6 +99,7 @@ impl Full {
 
     /// Adds a member that is not there; `hash` comes from [`Full::find`].
     pub fn insert(&mut self, hash: u64, member: &[u8], score: f64) {
+        // They would take more than 100 GB in this one key: a limit, and no error that a command could give.
         assert!(self.len < u64::from(u32::MAX), "a sorted set has at most 2^32 - 1 members");
         let place = self.root.insert(&mut self.store, score, member);
         self.store.index.insert(hash, place);

@@ -95,6 +95,7 @@ impl Store {
     pub fn add_leaf(&mut self, leaf: Leaf) -> u32 {
         self.leaf_bytes += leaf.heap_bytes();
         let id = self.leaves.insert(leaf);
+        // As for the number of members: see `Full::insert`.
         assert!(id < ID_LIMIT, "a sorted set has no more leaves than an index entry can name");
         id
     }
