@@ -1,17 +1,21 @@
-//! Key hashing with a seed drawn once per process, so that nobody outside can build colliding keys.
+//! The hash of user data: SipHash-1-3 with a key drawn once per process, so that clients cannot build colliding
+//! keys.
+//!
+//! Clients do see hashes: cursors are prefixes of them, and collections are listed in their order. So the
+//! function has to stay unpredictable to a client that knows many of its results. SipHash is a pseudorandom
+//! function (Aumasson and Bernstein, 2012; the rounds are those of Rust's standard library), which multiply-mix
+//! hashes are not: some results give their seed away.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use foldhash::quality::RandomState;
 
 use crate::limits::SHARD_BITS;
 use crate::slot::slot_of;
 
-/// The seeded hash function. Copy it into hot structures: it holds the seed itself.
+/// The keyed hash function: SipHash's state after the key has been taken in.
 #[derive(Clone, Debug)]
-pub struct KeyHasher(RandomState);
+pub struct KeyHasher([u64; 4]);
 
 static PROCESS: OnceLock<KeyHasher> = OnceLock::new();
 /// The hasher of keys, unless their hashes have slots in them: then nothing is ever put here, so that all
@@ -26,22 +30,81 @@ const SLOT_LOW_SHIFT: u32 = 48 - SLOT_LOW_BITS;
 const SLOT_LOW_MASK: u64 = (1 << SLOT_LOW_BITS) - 1;
 const SHARD_MASK: u64 = (1 << SHARD_BITS) - 1;
 
+/// SipHash's constants, "somepseudorandomlygeneratedbytes".
+const CONSTANTS: [u64; 4] =
+    [0x736f_6d65_7073_6575, 0x646f_7261_6e64_6f6d, 0x6c79_6765_6e65_7261, 0x7465_6462_7974_6573];
+
+/// A SipRound.
+#[inline(always)]
+fn round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].rotate_left(32);
+    v[2] = v[2].wrapping_add(v[1]);
+    v[0] = v[0].wrapping_add(v[3]);
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[2] = v[2].rotate_left(32);
+}
+
+/// Takes a word in.
+#[inline(always)]
+fn absorb(v: &mut [u64; 4], word: u64) {
+    v[3] ^= word;
+    round(v);
+    v[0] ^= word;
+}
+
+/// Up to seven bytes as a little-endian number. Bytes that are read twice come to lie on themselves.
+#[inline(always)]
+fn tail_word(tail: &[u8]) -> u64 {
+    let len = tail.len();
+    if let (Some(first), Some(last)) = (tail.first_chunk::<4>(), tail.last_chunk::<4>()) {
+        return u64::from(u32::from_le_bytes(*first))
+            | u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
+    }
+    let (Some(first), Some(last)) = (tail.first(), tail.last()) else { return 0 };
+    let middle = u64::from(tail[len / 2]) << (8 * (len / 2));
+    u64::from(*first) | middle | u64::from(*last) << (8 * (len - 1))
+}
+
 impl KeyHasher {
-    /// The process' hasher; the seed is drawn at the first call.
+    /// The process' hasher; its key is drawn at the first call.
     pub fn process() -> KeyHasher {
-        PROCESS.get_or_init(|| KeyHasher(RandomState::default())).clone()
+        PROCESS.get_or_init(KeyHasher::random).clone()
     }
 
-    /// 64 well-mixed bits of `bytes`.
+    /// A hasher of a key from the operating system's randomness, which the standard library's hasher of the
+    /// same kind carries here: it needs no system call that could be refused.
+    fn random() -> KeyHasher {
+        let [low, high] = [0_u8, 1].map(|half| std::hash::RandomState::new().hash_one(half));
+        KeyHasher::keyed(low, high)
+    }
+
+    /// The hasher of a key of 128 bits.
+    fn keyed(low: u64, high: u64) -> KeyHasher {
+        let keys = [low, high, low, high];
+        KeyHasher(std::array::from_fn(|i| CONSTANTS[i] ^ keys[i]))
+    }
+
+    /// SipHash-1-3 of `bytes`.
     #[inline]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
-        let mut hasher = self.0.build_hasher();
-        hasher.write(bytes);
-        hasher.finish()
+        let mut v = self.0;
+        let (words, tail) = bytes.as_chunks::<8>();
+        for word in words {
+            absorb(&mut v, u64::from_le_bytes(*word));
+        }
+        absorb(&mut v, (bytes.len() as u64) << 56 | tail_word(tail));
+        v[2] ^= 0xff;
+        (0..3).for_each(|_| round(&mut v));
+        v[0] ^ v[1] ^ v[2] ^ v[3]
     }
 }
 
-/// [`KeyHasher::hash`] with the process' seed.
+/// [`KeyHasher::hash`] with the process' key.
 #[inline]
 pub fn hash_bytes(bytes: &[u8]) -> u64 {
     match PROCESS.get() {
@@ -137,6 +200,26 @@ mod tests {
         for count in low.into_iter().chain(high) {
             assert!((850..1150).contains(&count), "bucket count {count} is far from 1000");
         }
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_standard_librarys_sip_hash() {
+        use std::hash::Hasher;
+        let bytes: Vec<u8> = (0..100_u8).map(|i| i.wrapping_mul(151).wrapping_add(200)).collect();
+        for len in 0..=bytes.len() {
+            // The standard library's `DefaultHasher` is SipHash-1-3 with a key of zeros.
+            let mut expected = std::hash::DefaultHasher::new();
+            expected.write(&bytes[..len]);
+            assert_eq!(KeyHasher::keyed(0, 0).hash(&bytes[..len]), expected.finish(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn each_draw_of_a_key_gives_another_hasher() {
+        let drawn: std::collections::HashSet<u64> =
+            (0..100).map(|_| KeyHasher::random().hash(b"key")).collect();
+        assert_eq!(drawn.len(), 100);
+        assert_ne!(KeyHasher::keyed(1, 0).hash(b"key"), KeyHasher::keyed(0, 1).hash(b"key"));
     }
 
     #[test]

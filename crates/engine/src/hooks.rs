@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -186,7 +187,7 @@ pub struct ReadyKey {
 #[derive(Debug, Default)]
 pub struct ReadyKeys {
     keys: Vec<ReadyKey>,
-    noted: HashSet<ReadyKey>,
+    noted: HashSet<ReadyKey, RandomState>,
 }
 
 impl ReadyKeys {
@@ -234,10 +235,10 @@ fn client_flag(flag: &Arc<WatchFlag>) -> ClientFlag {
 #[derive(Default)]
 struct Tables {
     /// By place, then by client.
-    watchers: HashMap<Place, HashMap<ClientFlag, Watcher>>,
-    waiters: HashMap<Place, Queue>,
+    watchers: HashMap<Place, HashMap<ClientFlag, Watcher>, RandomState>,
+    waiters: HashMap<Place, Queue, RandomState>,
     /// Ids of the clients that cache a key, ascending. Caches know no databases.
-    cached: HashMap<Vec<u8>, Vec<u64>>,
+    cached: HashMap<Vec<u8>, Vec<u64>, RandomState>,
     /// Some client is to be told of every change.
     is_broadcast: bool,
 }

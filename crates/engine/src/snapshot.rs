@@ -163,7 +163,7 @@ struct Pending {
     /// Keys whose order is below have been taken.
     from: u64,
     /// Keys beyond that which have been saved, or were not there at the cut.
-    passed_over: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
+    passed_over: HashSet<Box<[u8]>>,
 }
 
 enum Place {

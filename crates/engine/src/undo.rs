@@ -3,6 +3,8 @@
 //! Invariant: what a key held is kept before its first change, so that a script which cannot go on leaves
 //! nothing but expirations. Long strings and collections are shared until they are changed.
 
+use std::hash::RandomState;
+
 use hashbrown::HashMap;
 use martlet_journal::Mark;
 use martlet_keyspace::{Key, Shard, Value};
@@ -21,7 +23,7 @@ struct Old {
 const KEPT_KEYS_MAX: usize = 1024;
 
 /// What changed keys of one database held, `None` where there was no key.
-type OldKeys = HashMap<Vec<u8>, Option<Old>>;
+type OldKeys = HashMap<Vec<u8>, Option<Old>, RandomState>;
 
 /// See the [module docs](self). Off unless a script runs that may have to be undone.
 #[derive(Default)]

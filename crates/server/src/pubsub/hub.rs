@@ -4,6 +4,7 @@
 //! gets them in the same order. What goes to a thread for a message does not depend on how many of its
 //! clients get it.
 
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
@@ -128,7 +129,7 @@ impl Topic {
     }
 }
 
-type Topics = HashMap<Arc<[u8]>, Topic>;
+type Topics = HashMap<Arc<[u8]>, Topic, RandomState>;
 
 /// One kind's channels.
 #[derive(Default)]

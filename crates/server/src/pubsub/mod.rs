@@ -7,6 +7,7 @@
 mod events;
 mod hub;
 
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,20 +25,23 @@ use crate::shared::Mail;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
+/// Names of channels, or patterns.
+type Names = HashSet<Arc<[u8]>, RandomState>;
+
 /// One client's subscriptions.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     /// SUBSCRIBE's channels.
-    pub channels: HashSet<Arc<[u8]>>,
+    pub channels: Names,
     /// Patterns.
-    pub patterns: HashSet<Arc<[u8]>>,
+    pub patterns: Names,
     /// SSUBSCRIBE's channels.
-    pub shards: HashSet<Arc<[u8]>>,
+    pub shards: Names,
 }
 
 impl Subscriptions {
     /// The names of one kind.
-    pub fn of(&self, kind: Kind) -> &HashSet<Arc<[u8]>> {
+    pub fn of(&self, kind: Kind) -> &Names {
         match kind {
             Kind::Channel => &self.channels,
             Kind::Pattern => &self.patterns,
@@ -45,7 +49,7 @@ impl Subscriptions {
         }
     }
 
-    fn of_mut(&mut self, kind: Kind) -> &mut HashSet<Arc<[u8]>> {
+    fn of_mut(&mut self, kind: Kind) -> &mut Names {
         match kind {
             Kind::Channel => &mut self.channels,
             Kind::Pattern => &mut self.patterns,

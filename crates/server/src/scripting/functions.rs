@@ -2,6 +2,7 @@
 //!
 //! Invariant: what a thread has loaded is of libraries that are in the list of its generation.
 
+use std::hash::RandomState;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -30,13 +31,13 @@ pub(crate) struct Functions {
     generation: u64,
     list: Arc<LibraryList>,
     /// By [`folded`] names.
-    local: HashMap<Vec<u8>, Local>,
+    local: HashMap<Vec<u8>, Local, RandomState>,
 }
 
 impl Functions {
     fn new(generation: u64, list: Arc<LibraryList>) -> Functions {
         let interpreter = Interpreter::new(Engine::Functions, SCRIPT_VERSION, MEMORY_MAX_BYTES);
-        Functions { interpreter, generation, list, local: HashMap::new() }
+        Functions { interpreter, generation, list, local: HashMap::default() }
     }
 
     /// Goes over to another list: what is no longer in it is forgotten.

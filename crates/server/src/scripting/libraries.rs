@@ -8,6 +8,7 @@
 //! or while data is being loaded: no function runs then.
 
 use std::borrow::Cow;
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -132,9 +133,9 @@ impl Host for LoadHost {
 pub struct LibraryList {
     /// The libraries, the oldest first.
     pub libraries: Vec<Arc<Library>>,
-    by_name: HashMap<Vec<u8>, Arc<Library>>,
+    by_name: HashMap<Vec<u8>, Arc<Library>, RandomState>,
     /// By [`folded`] names of functions.
-    by_function: HashMap<Vec<u8>, Arc<Library>>,
+    by_function: HashMap<Vec<u8>, Arc<Library>, RandomState>,
 }
 
 /// A function's name as it is looked for: without regard to the case of letters.
