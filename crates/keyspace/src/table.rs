@@ -519,6 +519,17 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn keys_that_collide_do_not_grow_the_directory_and_are_all_found() {
+        check_colliding(colliding);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn keys_of_one_hash_are_all_found() {
+        check_colliding(|_| 0x1234_5678_9abc_def0);
+        check_colliding(|_| u64::MAX);
+    }
+
+    fn check_colliding(colliding: fn(&[u8]) -> u64) {
         let mut table = Table::new();
         let keys: Vec<String> = (0..3000).map(|i| i.to_string()).collect();
         for key in &keys {

@@ -14,11 +14,15 @@
 //! - Expiry times live in the entries that have one; nodes above such entries record the earliest below each
 //!   slot.
 //!
+//! - Of entries that agree in all [`DEPTH_MAX`] bits that the tree tells apart, those that do not fit into one
+//!   leaf are in a map beside the tree ([`excess`]).
+//!
 //! Invariant: a leaf or node at depth d contains exactly the entries whose hashes begin with its
 //! d-bit prefix; no node has a leaf as its only child; `len` and `timed` are the numbers of entries and of
 //! those with an expiry time.
 
 mod entry;
+mod excess;
 mod expiry;
 mod group;
 mod leaf;
@@ -34,6 +38,7 @@ pub use entry::Entry;
 pub use reclaim::Reclaim;
 pub use walk::Iter;
 
+use excess::Excess;
 use leaf::Leaf;
 use martlet_base::hash::{hash_bytes, spread};
 use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
@@ -43,9 +48,10 @@ use std::marker::PhantomData;
 /// The expiry time of an entry that does not expire.
 pub const NO_EXPIRY: i64 = i64::MAX;
 
-/// Hash bits that the tree may tell apart; the others choose a leaf's group and tag. Two members alike in all
-/// of these stay in one leaf: with a random seed, seventy such members are not going to be met.
+/// Hash bits that the tree may tell apart; the others choose a leaf's group and tag.
 const DEPTH_MAX: u32 = 48;
+/// Hash bits that a cursor leaves out: leaves begin and end at multiples of them.
+const CURSOR_SHIFT: u32 = 64 - DEPTH_MAX;
 
 /// What the entries of a table are.
 pub trait Kind: 'static {
@@ -92,6 +98,8 @@ pub struct Table<K: Kind> {
     /// No entry expires earlier.
     earliest_expiry_ms: i64,
     heap_bytes: usize,
+    /// What the tree has no room for, if there is any.
+    excess: Option<Box<Excess>>,
     kind: PhantomData<K>,
 }
 
@@ -109,6 +117,7 @@ impl<K: Kind> Table<K> {
             timed: 0,
             earliest_expiry_ms: NO_EXPIRY,
             heap_bytes: 0,
+            excess: None,
             kind: PhantomData,
         }
     }
@@ -152,13 +161,17 @@ impl<K: Kind> Table<K> {
     #[inline]
     pub fn contains(&self, hash: u64, field: &[u8]) -> bool {
         self.leaf(hash).is_some_and(|leaf| leaf.find::<K>(hash, field).is_some())
+            || self.excess_entry(hash, field).is_some()
     }
 
     /// The entry for `field`, expired or not.
     #[inline]
     pub fn get(&self, hash: u64, field: &[u8]) -> Option<Entry<'_>> {
         let leaf = self.leaf(hash)?;
-        Some(leaf.entry::<K>(leaf.find::<K>(hash, field)?))
+        match leaf.find::<K>(hash, field) {
+            Some(place) => Some(leaf.entry::<K>(place)),
+            None => self.excess_entry(hash, field),
+        }
     }
 
     /// One probe step for an entry by its field: for the slots on the way to its leaf, one after the other,
@@ -208,7 +221,15 @@ impl<K: Kind> Clone for Table<K> {
     /// O(1): the clone shares all blocks until one side writes.
     fn clone(&self) -> Table<K> {
         self.root.retain();
-        Table { kind: PhantomData, ..*self }
+        Table {
+            root: self.root,
+            len: self.len,
+            timed: self.timed,
+            earliest_expiry_ms: self.earliest_expiry_ms,
+            heap_bytes: self.heap_bytes,
+            excess: self.excess.clone(),
+            kind: PhantomData,
+        }
     }
 }
 

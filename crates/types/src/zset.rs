@@ -299,7 +299,7 @@ impl ZSet {
                 FormMut::Packed(packed) if compact::has_room(packed, limits, member) => {
                     compact::insert_last(packed, member, entry.score);
                 }
-                _ => self.unpack().insert(martlet_base::hash::hash_bytes(member), member, entry.score),
+                _ => self.unpack().insert(index::member_hash(member), member, entry.score),
             }
         }
     }

@@ -45,6 +45,10 @@ impl<K: Kind> Table<K> {
     pub fn collect_expired(&mut self, now_ms: i64, limit: usize, mut f: impl FnMut(Entry<'_>)) -> usize {
         let mut collected = 0;
         while collected < limit && self.next_expiry_ms() <= now_ms {
+            if self.excess_expiry() <= now_ms {
+                collected += self.collect_excess(now_ms, limit - collected, &mut f);
+                continue;
+            }
             let hash = first_due(self.root, now_ms);
             collected += self.collect_leaf(hash, now_ms, limit - collected, &mut f);
             self.refresh_earliest(hash);
@@ -103,7 +107,7 @@ impl<K: Kind> Table<K> {
             }
             earliest = node.earliest_expiry();
         }
-        self.earliest_expiry_ms = earliest;
+        self.earliest_expiry_ms = earliest.min(self.excess_expiry());
     }
 }
 

@@ -79,6 +79,15 @@ impl Slot {
         }
     }
 
+    /// Earliest expiry recorded at or below.
+    pub fn earliest_expiry<K: Kind>(self) -> i64 {
+        match self.child() {
+            Child::Empty => NO_EXPIRY,
+            Child::Leaf(leaf) => leaf.earliest_expiry::<K>(),
+            Child::Node(node) => node.earliest_expiry(),
+        }
+    }
+
     /// Gives up a reference and frees what was held only by it.
     pub fn release<K: Kind>(self) {
         match self.child() {

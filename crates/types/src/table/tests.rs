@@ -18,6 +18,45 @@ impl Kind for Skewed {
     }
 }
 
+/// Members whose hashes are the same in all bits.
+#[derive(Debug)]
+enum AlikeMembers {}
+
+impl Kind for AlikeMembers {
+    const HAS_VALUES: bool = false;
+
+    fn hash(_: &[u8]) -> u64 {
+        0x1234_5678_9abc_def0
+    }
+}
+
+/// Fields with values, of such hashes.
+#[derive(Debug)]
+enum AlikeFields {}
+
+impl Kind for AlikeFields {
+    const HAS_VALUES: bool = true;
+
+    fn hash(_: &[u8]) -> u64 {
+        u64::MAX
+    }
+}
+
+/// Fields of four hashes in all the bits that the tree tells apart, two of which differ in the last of them,
+/// and of different hashes in the others.
+#[derive(Debug)]
+enum AlmostAlike {}
+
+impl Kind for AlmostAlike {
+    const HAS_VALUES: bool = true;
+
+    fn hash(field: &[u8]) -> u64 {
+        let hash = hash_field(field);
+        let prefix = [0, 1 << CURSOR_SHIFT, 1 << 63, u64::MAX << CURSOR_SHIFT][hash as usize & 3];
+        prefix | (hash >> 2 & ((1 << CURSOR_SHIFT) - 1))
+    }
+}
+
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
 
 impl<K: Kind> Table<K> {
@@ -25,10 +64,16 @@ impl<K: Kind> Table<K> {
     fn validate(&self) {
         let mut totals = Totals::default();
         validate_slot::<K>(self.root, 0, 0, self.next_expiry_ms(), &mut totals);
-        assert_eq!(totals.len, self.len);
-        assert_eq!(totals.timed, self.timed);
-        let blobs: usize = self.iter().map(|entry| entry.blob_bytes()).sum();
-        assert_eq!(totals.bytes + blobs, self.heap_bytes);
+        let beside: Vec<Entry<'_>> = self.excess.iter().flat_map(|excess| excess.iter()).collect();
+        let beside_bytes = self.excess.as_ref().map_or(0, |excess| excess.heap_bytes());
+        assert_eq!(self.excess.is_some(), !beside.is_empty());
+        assert_eq!(totals.len + beside.len(), self.len);
+        let is_timed = |entry: &&Entry<'_>| entry.expire_at_ms != NO_EXPIRY;
+        assert_eq!(totals.timed + beside.iter().filter(is_timed).count(), self.timed);
+        assert!(beside.iter().all(|entry| entry.expire_at_ms >= self.next_expiry_ms()));
+        let blobs = |entry: Entry<'_>| entry.blob_bytes();
+        let blob_bytes = self.iter().map(blobs).sum::<usize>() - beside.into_iter().map(blobs).sum::<usize>();
+        assert_eq!(totals.bytes + blob_bytes + beside_bytes, self.heap_bytes);
         assert!(self.len > 0 || self.root == Slot::EMPTY, "an empty table keeps blocks");
     }
 
@@ -220,6 +265,33 @@ proptest! {
         run::<Skewed>(&ops, 2000);
     }
 
+    #[test]
+    fn members_of_one_hash_agree_with_model(ops in prop::collection::vec(op(), 1..STEPS)) {
+        run::<AlikeMembers>(&ops, 500);
+    }
+
+    #[test]
+    fn fields_of_one_hash_agree_with_model(ops in prop::collection::vec(op(), 1..STEPS)) {
+        run::<AlikeFields>(&ops, 500);
+    }
+
+    #[test]
+    fn fields_of_few_hashes_agree_with_model(ops in prop::collection::vec(op(), 1..STEPS)) {
+        run::<AlmostAlike>(&ops, 1500);
+    }
+
+    /// Splits and merges between the calls lose nothing that stays, whatever the hashes.
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn scan_of_colliding_fields_returns_what_stays(
+        stay in 1u32..800,
+        churn in prop::collection::vec((any::<bool>(), 0u32..1500, 1u32..500), 1..12),
+        count in 1usize..200,
+    ) {
+        scan_and_churn::<AlikeMembers>(stay, &churn, count);
+        scan_and_churn::<AlmostAlike>(stay, &churn, count);
+    }
+
     /// Splits and merges between the calls lose nothing that stays.
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
@@ -228,30 +300,85 @@ proptest! {
         churn in prop::collection::vec((any::<bool>(), 0u32..4000, 1u32..1500), 1..12),
         count in 1usize..200,
     ) {
-        let mut table = Table::<Members>::new();
-        let text = |kind: char, i: u32| format!("{kind}{i}").into_bytes();
-        for i in 0..stay {
-            let member = text('s', i);
-            table.insert(hash_field(&member), &member, &[], NO_EXPIRY);
+        scan_and_churn::<Members>(stay, &churn, count);
+    }
+}
+
+/// Scans a table of fields that stay, while others come and go by turns: whether to add, from which number on,
+/// how many.
+fn scan_and_churn<K: Kind>(stay: u32, churn: &[(bool, u32, u32)], count: usize) {
+    let mut table = Table::<K>::new();
+    let text = |kind: char, i: u32| format!("{kind}{i}").into_bytes();
+    for i in 0..stay {
+        let member = text('s', i);
+        table.insert(K::hash(&member), &member, &[], NO_EXPIRY);
+    }
+    let mut seen = BTreeSet::new();
+    let (mut cursor, mut churn) = (0, churn.iter().cycle());
+    loop {
+        cursor = table.scan(cursor, count, |entry| {
+            seen.insert(entry.field.to_vec());
+        });
+        assert!(cursor < 1 << DEPTH_MAX);
+        if cursor == 0 {
+            break;
         }
-        let mut seen = BTreeSet::new();
-        let (mut cursor, mut churn) = (0, churn.into_iter().cycle());
-        loop {
-            cursor = table.scan(cursor, count, |entry| { seen.insert(entry.field.to_vec()); });
-            prop_assert!(cursor < 1 << DEPTH_MAX);
-            if cursor == 0 {
-                break;
-            }
-            let (add, first, len) = churn.next().expect("an endless cycle");
-            for member in (first..first + len).map(|i| text('c', i)) {
-                if add {
-                    table.insert(hash_field(&member), &member, &[], NO_EXPIRY);
-                } else {
-                    table.remove(hash_field(&member), &member);
-                }
+        let (add, first, len) = churn.next().expect("an endless cycle");
+        for member in (*first..first + len).map(|i| text('c', i)) {
+            if *add {
+                table.insert(K::hash(&member), &member, &[], NO_EXPIRY);
+            } else {
+                table.remove(K::hash(&member), &member);
             }
         }
-        prop_assert!((0..stay).all(|i| seen.contains(&text('s', i))));
+    }
+    assert!((0..stay).all(|i| seen.contains(&text('s', i))));
+}
+
+/// Each member beyond a leaf costs a search in a map: neither the tree nor what is beside it grows beyond that.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn many_members_of_one_hash_take_memory_in_proportion() {
+    let hash = AlikeMembers::hash(&[]);
+    let member = |i: u32| format!("{i:010}").into_bytes();
+    let mut table = Table::<AlikeMembers>::new();
+    for i in 0..50_000 {
+        assert!(table.insert(hash, &member(i), &[], NO_EXPIRY));
+    }
+    table.validate();
+    assert!(table.heap_bytes() < 50_000 * 140, "{} bytes", table.heap_bytes());
+    assert!(
+        (0..50_000).all(|i| table.contains(hash, &member(i)) && !table.contains(hash, &member(50_000 + i)))
+    );
+    assert!((0..50_000).all(|i| table.remove(hash, &member(i))));
+    table.validate();
+    assert_eq!(table.heap_bytes(), 0);
+}
+
+/// A random choice ends even if no random hash leads to the fields, and is as even as ever.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn random_is_uniform_among_fields_of_one_hash() {
+    // All in the root's leaf, in a leaf at the tree's end, and most beside it.
+    for (len, gone) in [(60_u32, 0), (70, 400), (1000, 0)] {
+        let mut table = Table::<AlikeFields>::new();
+        let hash = AlikeFields::hash(&[]);
+        for i in 0..len + gone {
+            table.insert(hash, &i.to_le_bytes(), &[], NO_EXPIRY);
+        }
+        for i in len..len + gone {
+            assert!(table.remove(hash, &i.to_le_bytes()));
+        }
+        assert_eq!((table.len(), table.excess.is_some()), (len as usize, len == 1000));
+        let mut random = Random::seeded(43);
+        let mut counts = BTreeMap::<Vec<u8>, u32>::new();
+        for _ in 0..len * 100 {
+            *counts.entry(table.random(&mut random).expect("an entry").field.to_vec()).or_default() += 1;
+        }
+        assert_eq!(counts.len() as u32, len);
+        let chi: f64 = counts.values().map(|&n| (f64::from(n) - 100.0).powi(2) / 100.0).sum();
+        let degrees = f64::from(len - 1);
+        assert!((chi - degrees).abs() < 6.0 * (2.0 * degrees).sqrt() + 6.0, "{chi} for {degrees}");
     }
 }
 

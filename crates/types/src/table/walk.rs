@@ -1,14 +1,16 @@
 //! Reading many entries: iteration, scanning by cursor, random choice.
 
+use super::excess::{Entries, Excess};
 use super::leaf::Leaf;
 use super::node::{Child, Node, Slot};
-use super::{DEPTH_MAX, Entry, Kind, Table};
+use super::{CURSOR_SHIFT, Entry, Kind, Table};
 use martlet_base::hash::spread;
 use martlet_base::random::Random;
 use std::marker::PhantomData;
 
-/// Hash bits that a cursor leaves out: leaves begin and end at multiples of them.
-const CURSOR_SHIFT: u32 = 64 - DEPTH_MAX;
+/// Leaves that [`Table::random`] tries before it counts entries instead: half of the tries end it, unless a
+/// client has brought members together whose hashes are not as chance would have them.
+const TRIES: usize = 64;
 
 impl<K: Kind> Table<K> {
     /// All entries in the order of their hashes' prefixes.
@@ -19,6 +21,7 @@ impl<K: Kind> Table<K> {
             leaf: None,
             from: 0,
             left: self.len(),
+            excess: self.excess.as_deref().map(Excess::iter),
             table: PhantomData,
         }
     }
@@ -41,6 +44,10 @@ impl<K: Kind> Table<K> {
         while let Some((leaf, depth)) = self.leaf_and_depth(position) {
             each_entry::<K>(leaf, &mut f);
             seen += leaf.count();
+            if let Some(excess) = &self.excess {
+                let last = position | u64::MAX.checked_shr(depth).unwrap_or(0);
+                seen += excess.each_in(position >> CURSOR_SHIFT, last >> CURSOR_SHIFT, &mut f);
+            }
             if depth == 0 {
                 break;
             }
@@ -57,12 +64,14 @@ impl<K: Kind> Table<K> {
     ///
     /// A random hash chooses a leaf as often as hashes fall there; accepting it with a probability in
     /// proportion to its count over that share makes up for leaves of many or few. Two tries are expected
-    /// whatever the tree's shape.
+    /// whatever the tree's shape, as long as hashes are even; after [`TRIES`] of them, or where the tree does
+    /// not have all entries, leaves are passed until the one with the n-th entry, O(n).
     pub fn random(&self, random: &mut Random) -> Option<Entry<'_>> {
         if self.is_empty() {
             return None;
         }
-        loop {
+        let tries = if self.excess.is_none() { TRIES } else { 0 };
+        for _ in 0..tries {
             let hash = spread(random.next_u64());
             let (leaf, depth) = self.leaf_and_depth(hash)?;
             if depth > 0 {
@@ -74,6 +83,7 @@ impl<K: Kind> Table<K> {
             let nth = random.below(leaf.count() as u64) as usize;
             return leaf.nth_place(nth).map(|place| leaf.entry::<K>(place));
         }
+        self.iter().nth(random.below(self.len() as u64) as usize)
     }
 
     /// Removes an entry chosen uniformly and puts its field in `field`. Returns whether there was one.
@@ -113,6 +123,8 @@ pub struct Iter<'a, K: Kind> {
     leaf: Option<Leaf>,
     from: usize,
     left: usize,
+    /// What follows the tree's entries.
+    excess: Option<Entries<'a>>,
     table: PhantomData<&'a Table<K>>,
 }
 
@@ -159,9 +171,31 @@ impl<'a, K: Kind> Iterator for Iter<'a, K> {
                 return Some(leaf.entry::<K>(place));
             }
             if !self.advance() {
-                return None;
+                let entry = self.excess.as_mut()?.next()?;
+                self.left -= 1;
+                return Some(entry);
             }
         }
+    }
+
+    /// Passes whole leaves.
+    fn nth(&mut self, mut n: usize) -> Option<Entry<'a>> {
+        if self.leaf.is_none() {
+            while self.advance() {
+                match self.leaf {
+                    Some(leaf) if leaf.count() <= n => {
+                        n -= leaf.count();
+                        self.left -= leaf.count();
+                    }
+                    _ => break,
+                }
+                self.leaf = None;
+            }
+        }
+        for _ in 0..n {
+            self.next()?;
+        }
+        self.next()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

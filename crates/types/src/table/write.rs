@@ -61,6 +61,9 @@ impl<K: Kind> Table<K> {
             true => NewEntry { field, value, expire_at_ms },
             false => NewEntry { field, value: &[], expire_at_ms: NO_EXPIRY },
         };
+        if self.excess.is_some() && self.replace_in_excess(hash, &new) {
+            return false;
+        }
         let size = new.size::<K>();
         let is_new = loop {
             let Some(mut spot) = self.spot(hash) else {
@@ -82,14 +85,21 @@ impl<K: Kind> Table<K> {
                         break false;
                     }
                 }
-                self.make_room(spot, hash, false, size);
+                if !self.make_room(spot, hash, false, size) {
+                    self.remove(hash, field);
+                    self.insert_in_excess(hash, &new);
+                    return false;
+                }
             } else {
                 if spot.is_writable() && spot.leaf.lack(true, size) == Lack::Nothing {
                     spot.leaf.push::<K>(hash, &new, size);
                     self.len += 1;
                     break true;
                 }
-                self.make_room(spot, hash, true, size);
+                if !self.make_room(spot, hash, true, size) {
+                    self.insert_in_excess(hash, &new);
+                    return true;
+                }
             }
         };
         self.heap_bytes += new.blob_bytes();
@@ -104,7 +114,9 @@ impl<K: Kind> Table<K> {
     pub fn remove(&mut self, hash: u64, field: &[u8]) -> bool {
         loop {
             let Some(mut spot) = self.spot(hash) else { return false };
-            let Some(place) = spot.leaf.find::<K>(hash, field) else { return false };
+            let Some(place) = spot.leaf.find::<K>(hash, field) else {
+                return self.excess.is_some() && self.remove_from_excess(hash, field);
+            };
             if !spot.is_writable() {
                 self.make_writable(spot, hash);
                 continue;
@@ -129,19 +141,21 @@ impl<K: Kind> Table<K> {
     }
 
     /// Makes progress towards a leaf with room for an entry of `size`: one step, after which the caller looks
-    /// again.
-    fn make_room(&mut self, spot: Spot, hash: u64, new_slot: bool, size: usize) {
+    /// again. False if there cannot be room, since the hash has no bits left to split the leaf by.
+    fn make_room(&mut self, spot: Spot, hash: u64, new_slot: bool, size: usize) -> bool {
         if spot.shared {
-            return self.copy_shared_nodes(hash);
+            self.copy_shared_nodes(hash);
+            return true;
         }
         let leaf = spot.leaf;
         match leaf.lack(new_slot, size) {
             Lack::Slots if leaf.can_regroup() => self.replace_leaf(&spot, |leaf| leaf.regrouped::<K>(size)),
-            Lack::Slots => self.split(&spot),
-            Lack::Bytes if leaf.live_bytes() + size > LEAF_MAX_BYTES => self.split(&spot),
+            Lack::Slots => return self.split(&spot),
+            Lack::Bytes if leaf.live_bytes() + size > LEAF_MAX_BYTES => return self.split(&spot),
             // Some room beyond the need, lest holes of the same few bytes be compacted again and again.
             _ => self.replace_leaf(&spot, |leaf| leaf.resized::<K>(size + leaf.live_bytes() / 32)),
         }
+        true
     }
 
     /// Gives every node on the way to `hash` one reference.
@@ -181,10 +195,12 @@ impl<K: Kind> Table<K> {
         }
     }
 
-    /// Splits a leaf by the next bit of the hash. The nodes above have one reference.
-    fn split(&mut self, spot: &Spot) {
+    /// Splits a leaf by the next bit of the hash, if there is one. The nodes above have one reference.
+    fn split(&mut self, spot: &Spot) -> bool {
         let bit = spot.depth + spot.parent.map_or(0, |(node, index)| node.local_bits(index));
-        assert!(bit < DEPTH_MAX, "{} members whose hashes agree in {bit} bits", spot.leaf.count());
+        if bit >= DEPTH_MAX {
+            return false;
+        }
         self.heap_bytes -= spot.leaf.allocated_bytes();
         let run = spot.parent.map(|(node, index)| node.run(index));
         let (clear, set) = spot.leaf.split::<K>(bit);
@@ -210,6 +226,7 @@ impl<K: Kind> Table<K> {
                 self.put(parent, child.into());
             }
         }
+        true
     }
 
     /// Shrinks what removals have left too large around `hash`. The nodes on the way have one reference.
@@ -228,16 +245,22 @@ impl<K: Kind> Table<K> {
     fn merge(&mut self, hash: u64) {
         while let Some(spot) = self.spot(hash) {
             let Some((node, index)) = spot.parent else {
-                if self.len == 0 {
-                    self.heap_bytes -= spot.leaf.allocated_bytes();
-                    spot.leaf.release::<K>();
-                    self.root = Slot::EMPTY;
-                }
-                return;
+                return self.free_empty_root();
             };
             if !self.merge_at(&spot, node, index) {
                 return;
             }
+        }
+    }
+
+    /// Frees the root's leaf, which a table without entries has no use for.
+    pub(super) fn free_empty_root(&mut self) {
+        if self.len == 0
+            && let Child::Leaf(leaf) = self.root.child()
+        {
+            self.heap_bytes -= leaf.allocated_bytes();
+            leaf.release::<K>();
+            self.root = Slot::EMPTY;
         }
     }
 
@@ -283,7 +306,9 @@ impl<K: Kind> Table<K> {
     pub fn set_expiry(&mut self, hash: u64, field: &[u8], expire_at_ms: i64) -> bool {
         loop {
             let Some(mut spot) = self.spot(hash) else { return false };
-            let Some(place) = spot.leaf.find::<K>(hash, field) else { return false };
+            let Some(place) = spot.leaf.find::<K>(hash, field) else {
+                return self.excess.is_some() && self.set_expiry_in_excess(hash, field, expire_at_ms);
+            };
             let old = spot.leaf.entry::<K>(place);
             if old.expire_at_ms == expire_at_ms {
                 return true;
@@ -298,7 +323,12 @@ impl<K: Kind> Table<K> {
                 }
                 return true;
             }
-            self.make_room(spot, hash, false, size);
+            if !self.make_room(spot, hash, false, size) {
+                let value = old.value.to_vec();
+                self.remove(hash, field);
+                self.insert_in_excess(hash, &NewEntry { field, value: &value, expire_at_ms });
+                return true;
+            }
         }
     }
 

@@ -5,11 +5,10 @@
 //! size, and a write after it copies the touched path. Invariant: each entry is in exactly one leaf,
 //! and the index names its place.
 
-use super::index::{Index, Place};
+use super::index::{Index, Place, member_hash};
 use super::leaf::Leaf;
 use super::slots::Slots;
 use super::tree::{Inner, Store, Target};
-use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
 
 /// See the module's description.
@@ -48,7 +47,7 @@ impl Full {
     /// Finds a member, or says with which hash to insert it.
     #[inline]
     pub fn find(&self, member: &[u8]) -> Result<Found, u64> {
-        self.find_hashed(hash_bytes(member), member)
+        self.find_hashed(member_hash(member), member)
     }
 
     /// Queues the index' line for a member, or if that is known what it leads to.
@@ -71,7 +70,7 @@ impl Full {
     /// meanwhile.
     #[inline]
     pub fn find_to_add(&self, member: &[u8], score: f64) -> Result<Found, u64> {
-        let hash = hash_bytes(member);
+        let hash = member_hash(member);
         self.store.index.prefetch(hash);
         self.root.prefetch(&self.store, score);
         let found = self.find_hashed(hash, member);
@@ -138,7 +137,7 @@ impl Full {
         let leaf = self.store.leaf(id);
         let slot = leaf.slot(in_leaf);
         f(leaf.member(slot), leaf.score(slot));
-        let hash = hash_bytes(leaf.member(slot));
+        let hash = member_hash(leaf.member(slot));
         self.store.index.remove(hash, Place { leaf: id, slot: slot as u8 });
         self.root.remove(&mut self.store, Target::Rank(rank as u64));
         self.len -= 1;

@@ -12,10 +12,15 @@
 //! A scan goes in order of those 21 bits and then of the 9. Its cursor is all 30 of the hash to go on with:
 //! what is there throughout is found, whatever splits meanwhile.
 //!
+//! Members that agree in all 30 bits stay in one chunk, however many there are, and are told apart in their
+//! leaves: each is a step more for a search. As clients cannot predict the hash, a thousand such members cost
+//! 2^40 trials.
+//!
 //! Invariant: words of a chunk other than [`EMPTY`] ascend, none is before its home, and between
 //! an entry's home and the entry no word is empty.
 
 use super::chunk::{Chunk, EMPTY, HOME_BITS, MERGE_LEN, PATH_BITS, REF_BITS, SLOT_BITS};
+use martlet_base::hash::hash_bytes;
 use martlet_base::prefetch::PrefetchQueue;
 use std::ops::ControlFlow;
 use triomphe::Arc;
@@ -48,6 +53,29 @@ impl Place {
     #[inline]
     fn of(word: u64) -> Place {
         Place { leaf: (word >> SLOT_BITS) as u32 & ID_LIMIT, slot: word as u8 & (FAN as u8 - 1) }
+    }
+}
+
+/// The hash by which the index finds a member.
+#[inline]
+pub(super) fn member_hash(member: &[u8]) -> u64 {
+    #[cfg(test)]
+    if let Some(hash) = collisions::HASH.get() {
+        return hash(member);
+    }
+    hash_bytes(member)
+}
+
+/// Another hash in its place, for tests of members that collide.
+#[cfg(test)]
+pub(super) mod collisions {
+    use std::cell::Cell;
+
+    type Hash = fn(&[u8]) -> u64;
+
+    thread_local! {
+        /// This thread's, while it has one.
+        pub static HASH: Cell<Option<Hash>> = const { Cell::new(None) };
     }
 }
 

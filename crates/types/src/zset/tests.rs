@@ -1,5 +1,6 @@
 //! The sorted set against a naive model, in small leaves, nodes and chunks.
 
+use super::index::collisions::HASH;
 use super::model::{Model, check, list};
 use super::*;
 use proptest::prelude::*;
@@ -112,6 +113,22 @@ proptest! {
 
     #[test]
     fn behaves_as_the_model_when_never_packed(steps in prop::collection::vec(step(), 1..STEPS)) {
+        run(steps, NEVER);
+    }
+
+    #[test]
+    fn members_of_one_hash_behave_as_the_model(steps in prop::collection::vec(step(), 1..STEPS)) {
+        HASH.set(Some(|_| 0x1234_5678_9abc_def0));
+        run(steps, NEVER);
+    }
+
+    /// Four hashes in the bits that the index keeps, and different ones in the others.
+    #[test]
+    fn members_of_few_hashes_behave_as_the_model(steps in prop::collection::vec(step(), 1..STEPS)) {
+        HASH.set(Some(|member| {
+            let hash = martlet_base::hash::hash_bytes(member);
+            [0, 1 << 34, 1 << 63, u64::MAX << 34][hash as usize & 3] | hash >> 30
+        }));
         run(steps, NEVER);
     }
 
@@ -233,4 +250,25 @@ fn a_freed_set_leaves_its_clone_alone() {
     assert_eq!(copy.len(), 5000);
     assert_eq!(copy.iter().count(), 5000);
     assert_eq!(copy.rank(b"4999").map(|(_, score)| score), Some(f64::from(4999 % 77)));
+}
+
+/// Each member of the same hash is a word in one chunk: memory stays in proportion, and a scan gives them all.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn many_members_of_one_hash_take_memory_in_proportion() {
+    HASH.set(Some(|_| u64::MAX));
+    let member = |i: u32| format!("{i:010}").into_bytes();
+    let mut set = ZSet::new();
+    for i in 0..3000 {
+        set.insert(&member(i), f64::from(i % 100), NEVER);
+    }
+    assert!(set.heap_bytes() < 3000 * 120, "{} bytes", set.heap_bytes());
+    let mut seen = std::collections::HashSet::new();
+    assert_eq!(set.scan(0, 10, |entry| assert!(seen.insert(entry.member.to_vec()))), 0);
+    assert_eq!(seen.len(), 3000);
+    assert!(
+        (0..3000)
+            .all(|i| set.score(&member(i)) == Some(f64::from(i % 100)) && set.remove(&member(i)).is_some())
+    );
+    assert_eq!(set.len(), 0);
 }

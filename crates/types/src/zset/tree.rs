@@ -9,10 +9,9 @@
 //! smaller than that of any entry before. Leaves keep their id for life, and of two that are joined the left
 //! one stays, so a first leaf never changes.
 
-use super::index::{ID_LIMIT, Index, Place};
+use super::index::{ID_LIMIT, Index, Place, member_hash};
 use super::leaf::{LEAF_MAX, Leaf};
 use super::slots::Slots;
-use martlet_base::hash::hash_bytes;
 use std::cmp::Ordering;
 use std::ops::Range;
 use triomphe::Arc;
@@ -115,7 +114,7 @@ impl Store {
                 let old_slot = old.slot(rank);
                 if (*old_id, old_slot) != (id, usize::from(slot)) {
                     let from = Place { leaf: *old_id, slot: old_slot as u8 };
-                    self.index.relocate(hash_bytes(old.member(old_slot)), from, Place { leaf: id, slot });
+                    self.index.relocate(member_hash(old.member(old_slot)), from, Place { leaf: id, slot });
                 }
                 slot += 1;
             }
