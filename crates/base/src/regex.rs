@@ -2,7 +2,8 @@
 //! what Redis matches ARGREP's `RE` with.
 //!
 //! A pattern is compiled, while it is read, to a program of bytes, branches and assertions; a match runs all
-//! branches side by side, so it takes a time in O(program × text) whatever the pattern. Back references and
+//! branches side by side, so it takes a time in O(program × text) whatever the pattern. As that may be long, both
+//! are limited: the program when it is compiled, the steps when it is run ([`Budget`]). Back references and
 //! approximate matching (`{~1}`) are not among what can be written so, and are refused.
 //!
 //! Invariant: jumps are relative and stay within the code of their own atom, which can thus be moved and
@@ -48,7 +49,7 @@ pub enum Invalid {
     /// A range whose ends are not in order, or shared.
     #[error("Invalid character range")]
     Range,
-    /// More than [`PROGRAM_MAX`] steps.
+    /// More steps than were allowed.
     #[error("Out of memory")]
     TooLarge,
     /// One repetition behind another.
@@ -59,8 +60,53 @@ pub enum Invalid {
     Count,
 }
 
-/// Steps of a program.
+/// Most steps of a program.
 pub const PROGRAM_MAX: usize = 50_000;
+
+/// Steps that matches may take: each is a branch that is followed at a byte, some 10 ns.
+///
+/// What belongs together, as the matches of one command do, shares a budget. It grows with the text, so that
+/// usual expressions may search any amount of it, in a time proportional to that.
+#[derive(Clone, Debug)]
+pub struct Budget(u64);
+
+/// A match has taken more steps than its budget had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("regular expression takes too many steps")]
+pub struct TooManySteps;
+
+impl Budget {
+    /// Steps whatever the text: as many as take about 0.1 s.
+    const STEPS: u64 = 1 << 23;
+    /// Steps that each byte of text adds.
+    const STEPS_PER_BYTE: u64 = 16;
+
+    /// For no text yet.
+    pub fn new() -> Budget {
+        Budget(Budget::STEPS)
+    }
+
+    fn add_text(&mut self, len: usize) {
+        self.0 = self.0.saturating_add((len as u64).saturating_mul(Budget::STEPS_PER_BYTE));
+    }
+
+    #[inline]
+    fn take(&mut self, steps: usize) -> Result<(), TooManySteps> {
+        self.0 = self.0.checked_sub(steps as u64).ok_or(TooManySteps)?;
+        Ok(())
+    }
+
+    /// Steps that are left.
+    pub fn left(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget::new()
+    }
+}
 
 /// A set of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,17 +215,23 @@ impl Threads {
 }
 
 impl Regex {
-    /// Compiles a pattern; with `nocase`, ASCII letters match in either case.
+    /// Compiles a pattern to a program of fewer than `steps_max` steps, and of [`PROGRAM_MAX`] at most; with
+    /// `nocase`, ASCII letters match in either case.
     ///
     /// # Errors
     /// [`Invalid`].
-    pub fn new(pattern: &[u8], nocase: bool) -> Result<Regex, Invalid> {
-        let (program, has_back_references) = parse::compile(pattern, nocase)?;
+    pub fn new(pattern: &[u8], nocase: bool, steps_max: usize) -> Result<Regex, Invalid> {
+        let (program, has_back_references) = parse::compile(pattern, nocase, steps_max.min(PROGRAM_MAX))?;
         let threads = || Threads { dense: Vec::new(), sparse: vec![0; program.len()] };
         let (now, next) = (threads(), threads());
         let mut regex = Regex { program, has_back_references, first: None, now, next, pending: Vec::new() };
         regex.first = regex.first_bytes();
         Ok(regex)
+    }
+
+    /// Steps of the program.
+    pub fn program_len(&self) -> usize {
+        self.program.len()
     }
 
     /// Whether the pattern has back references, which never match here.
@@ -206,20 +258,27 @@ impl Regex {
     }
 
     /// Whether some part of the text matches.
-    pub fn is_match(&mut self, text: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// [`TooManySteps`] when the budget, to which the text has added, is used up.
+    pub fn is_match(&mut self, text: &[u8], budget: &mut Budget) -> Result<bool, TooManySteps> {
+        budget.add_text(text.len());
         self.now.dense.clear();
         let mut at = 0;
         loop {
             if let Some(first) = &self.first
                 && self.now.dense.is_empty()
             {
-                let Some(ahead) = text[at..].iter().position(|byte| first.has(*byte)) else { return false };
+                let Some(ahead) = text[at..].iter().position(|byte| first.has(*byte)) else {
+                    return Ok(false);
+                };
                 at += ahead;
             }
             if self.follow(0, text, at) {
-                return true;
+                return Ok(true);
             }
-            let Some(&byte) = text.get(at) else { return false };
+            let Some(&byte) = text.get(at) else { return Ok(false) };
+            budget.take(self.now.dense.len())?;
             at += 1;
             std::mem::swap(&mut self.now, &mut self.next);
             self.now.dense.clear();
@@ -227,7 +286,7 @@ impl Regex {
                 let step = self.next.dense[index];
                 let takes = matches!(&self.program[step as usize], Step::Any(bytes) if bytes.has(byte));
                 if takes && self.follow(step + 1, text, at) {
-                    return true;
+                    return Ok(true);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! From a pattern to its program, in one pass.
 
-use super::{Assertion, Bytes, Invalid, PROGRAM_MAX, Step, bracket};
+use super::{Assertion, Bytes, Invalid, Step, bracket};
 
 /// Repetitions that braces can ask for.
 const COUNT_MAX: i32 = 255;
@@ -36,10 +36,11 @@ struct Parser<'a> {
     depth: usize,
     groups: usize,
     back_reference: Option<usize>,
+    steps_max: usize,
 }
 
-/// The program of a pattern, and whether there are back references in it.
-pub(super) fn compile(pattern: &[u8], nocase: bool) -> Result<(Vec<Step>, bool), Invalid> {
+/// The program of a pattern, of `steps_max` steps at most, and whether there are back references in it.
+pub(super) fn compile(pattern: &[u8], nocase: bool, steps_max: usize) -> Result<(Vec<Step>, bool), Invalid> {
     let flags = Flags { nocase, newline: false, literal: false };
     let mut parser = Parser {
         pattern,
@@ -50,6 +51,7 @@ pub(super) fn compile(pattern: &[u8], nocase: bool) -> Result<(Vec<Step>, bool),
         depth: 0,
         groups: 0,
         back_reference: None,
+        steps_max,
     };
     parser.run()?;
     if parser.depth > 0 {
@@ -121,7 +123,7 @@ impl Parser<'_> {
     }
 
     fn room(&self, steps: usize) -> Result<(), Invalid> {
-        if self.code.len().saturating_add(steps) < PROGRAM_MAX { Ok(()) } else { Err(Invalid::TooLarge) }
+        if self.code.len().saturating_add(steps) < self.steps_max { Ok(()) } else { Err(Invalid::TooLarge) }
     }
 
     /// A byte that stands for itself.

@@ -2,10 +2,18 @@
 
 use proptest::prelude::*;
 
-use super::{Invalid, Regex};
+use super::{Budget, Invalid, PROGRAM_MAX, Regex, TooManySteps};
+
+fn compile(pattern: &[u8], nocase: bool) -> Result<Regex, Invalid> {
+    Regex::new(pattern, nocase, PROGRAM_MAX)
+}
+
+fn is_match(regex: &mut Regex, text: &[u8]) -> bool {
+    regex.is_match(text, &mut Budget::new()).unwrap()
+}
 
 fn matches(pattern: &str, text: &str) -> bool {
-    Regex::new(pattern.as_bytes(), false).unwrap().is_match(text.as_bytes())
+    is_match(&mut compile(pattern.as_bytes(), false).unwrap(), text.as_bytes())
 }
 
 fn check(pattern: &str, yes: &[&str], no: &[&str]) {
@@ -69,12 +77,12 @@ fn extensions_are_tres() {
 
 #[test]
 fn case_is_ignored_in_letters_only() {
-    let mut regex = Regex::new(br"^[a-c]x_\k[[:upper:]]", true).unwrap();
+    let mut regex = compile(br"^[a-c]x_\k[[:upper:]]", true).unwrap();
     for (text, is) in [("Ax_ka", true), ("bX_kZ", true), ("ax_Ka", false), ("ax_k1", false)] {
-        assert_eq!(regex.is_match(text.as_bytes()), is, "{text}");
+        assert_eq!(is_match(&mut regex, text.as_bytes()), is, "{text}");
     }
-    let mut regex = Regex::new("[^a-z]".as_bytes(), true).unwrap();
-    assert!(!regex.is_match(b"Q") && regex.is_match(b"\xff"));
+    let mut regex = compile("[^a-z]".as_bytes(), true).unwrap();
+    assert!(!is_match(&mut regex, b"Q") && is_match(&mut regex, b"\xff"));
 }
 
 #[test]
@@ -107,11 +115,11 @@ fn refusals_have_tres_words() {
         ("\\1", Invalid::Reference),
         ("((((a{255}){255}){255}){255})", Invalid::TooLarge),
     ] {
-        assert_eq!(Regex::new(pattern.as_bytes(), false).err(), Some(error), "{pattern}");
+        assert_eq!(compile(pattern.as_bytes(), false).err(), Some(error), "{pattern}");
     }
     assert_eq!(Invalid::Brace.to_string(), "Missing '}'");
-    assert!(Regex::new(br"(a)\1", false).unwrap().has_back_references());
-    assert!(!Regex::new(b"(a)", false).unwrap().has_back_references());
+    assert!(compile(br"(a)\1", false).unwrap().has_back_references());
+    assert!(!compile(b"(a)", false).unwrap().has_back_references());
 }
 
 #[test]
@@ -120,6 +128,37 @@ fn deep_nesting_and_dull_patterns_take_bounded_time() {
     assert!(matches(&deep, "aaaa"));
     let dull = format!("^(a|aa|a*)*{}b$", "a?".repeat(100));
     assert!(!matches(&dull, &"a".repeat(3000)));
+}
+
+/// Usual expressions search any amount of text; what follows many branches at each byte ends at the budget.
+#[test]
+fn a_match_takes_no_more_steps_than_its_budget_has() {
+    let text = vec![b'a'; 4_000_000];
+    for pattern in ["b", "^a*b", "(ab|ac|ad)[0-9]", "a.c", "a+b"] {
+        assert_eq!(
+            compile(pattern.as_bytes(), false).unwrap().is_match(&text, &mut Budget::new()),
+            Ok(false)
+        );
+    }
+    let mut dear = compile(b"(a{1,255}){1,90}b", false).unwrap();
+    let mut budget = Budget::new();
+    assert_eq!(dear.is_match(&text, &mut budget), Err(TooManySteps));
+    // The regex is as it was, and another text may still be searched by what the budget has left.
+    assert!(budget.left() < dear.program_len() as u64);
+    let mut budget = Budget::new();
+    assert_eq!(dear.is_match(b"xab", &mut budget), Ok(true));
+    let left = budget.left();
+    assert_eq!(dear.is_match(b"x", &mut budget), Ok(false));
+    assert!(budget.left() <= left + Budget::STEPS_PER_BYTE);
+}
+
+#[test]
+fn a_program_has_no_more_steps_than_allowed() {
+    let len = compile(b"a{1,50}", false).unwrap().program_len();
+    assert!(Regex::new(b"a{1,50}", false, 2 * len).is_ok());
+    assert_eq!(Regex::new(b"a{1,50}", false, len - 1).err(), Some(Invalid::TooLarge));
+    assert_eq!(Regex::new(b"a", false, 0).err(), Some(Invalid::TooLarge));
+    assert_eq!(Regex::new(b"((a{255}){255}){255}", false, usize::MAX).err(), Some(Invalid::TooLarge));
 }
 
 /// An expression as a tree, with the naive way to match it: all ends that it can reach.
@@ -234,9 +273,9 @@ proptest! {
     fn nothing_panics(pattern in prop::collection::vec(any::<u8>(), 0..40), written in "[\\]\\[ab(|)*+?{},^$.0-9\\\\QExwE:-]{0,30}", text: Vec<u8>) {
         for pattern in [pattern.as_slice(), written.as_bytes()] {
             for nocase in [false, true] {
-                if let Ok(mut regex) = Regex::new(pattern, nocase) {
-                    regex.is_match(&text);
-                    regex.is_match(written.as_bytes());
+                if let Ok(mut regex) = compile(pattern, nocase) {
+                    is_match(&mut regex, &text);
+                    is_match(&mut regex, written.as_bytes());
                 }
             }
         }

@@ -2,10 +2,11 @@
 
 use martlet_base::glob;
 use martlet_base::number::parse_i64;
-use martlet_base::regex::Regex;
+use martlet_base::regex::{Budget, PROGRAM_MAX, Regex, TooManySteps};
 use martlet_protocol::reply::Reply;
 use martlet_types::array::{Array, INDEX_MAX};
 use martlet_types::element::{Element, IntBuffer};
+use memchr::memmem;
 
 use super::{Bounds, RO_ACCESS, index};
 use crate::Handler;
@@ -124,7 +125,8 @@ enum Way {
 
 enum Predicate<'a> {
     Exact(&'a [u8]),
-    Match(&'a [u8]),
+    /// For the text in lower case, if case is ignored.
+    Match(Box<memmem::Finder<'a>>),
     Glob(&'a [u8]),
     Expression(Box<Regex>),
 }
@@ -136,14 +138,25 @@ struct Plan<'a> {
     nocase: bool,
     with_values: bool,
     most: usize,
+    /// For the expressions.
+    budget: Budget,
+    /// An element in lower case.
+    folded: Vec<u8>,
 }
 
 impl<'a> Plan<'a> {
     /// Predicates and options in any order; of an option that comes twice, the last counts.
     fn parse(mut rest: Cursor<'a>) -> Result<Plan<'a>, Error> {
         let mut asked: Vec<(Way, &[u8])> = Vec::new();
-        let mut plan =
-            Plan { predicates: Vec::new(), all: false, nocase: false, with_values: false, most: usize::MAX };
+        let mut plan = Plan {
+            predicates: Vec::new(),
+            all: false,
+            nocase: false,
+            with_values: false,
+            most: usize::MAX,
+            budget: Budget::new(),
+            folded: Vec::new(),
+        };
         const WAYS: [(&str, Way); 4] =
             [("EXACT", Way::Exact), ("MATCH", Way::Match), ("GLOB", Way::Glob), ("RE", Way::Expression)];
         while rest.left() > 0 {
@@ -173,62 +186,67 @@ impl<'a> Plan<'a> {
         if asked.is_empty() {
             return Err(Error::Syntax);
         }
-        let nocase = plan.nocase;
+        let (nocase, mut steps_left) = (plan.nocase, PROGRAM_MAX);
         plan.predicates = asked
             .into_iter()
-            .map(|(way, text)| Predicate::new(way, text, nocase))
+            .map(|(way, text)| Predicate::new(way, text, nocase, &mut steps_left))
             .collect::<Result<_, Error>>()?;
         Ok(plan)
     }
 
-    fn wants(&mut self, text: &[u8]) -> bool {
-        let (nocase, mut predicates) = (self.nocase, self.predicates.iter_mut());
-        if self.all {
-            predicates.all(|predicate| predicate.holds(text, nocase))
-        } else {
-            predicates.any(|predicate| predicate.holds(text, nocase))
+    fn wants(&mut self, text: &[u8]) -> Result<bool, TooManySteps> {
+        if self.nocase && self.predicates.iter().any(|predicate| matches!(predicate, Predicate::Match(_))) {
+            self.folded.clear();
+            self.folded.extend_from_slice(text);
+            self.folded.make_ascii_lowercase();
         }
+        for predicate in &mut self.predicates {
+            let holds = match predicate {
+                Predicate::Exact(whole) if self.nocase => text.eq_ignore_ascii_case(whole),
+                Predicate::Exact(whole) => text == *whole,
+                Predicate::Match(finder) if self.nocase => finder.find(&self.folded).is_some(),
+                Predicate::Match(finder) => finder.find(text).is_some(),
+                Predicate::Glob(pattern) => glob::matches(pattern, text, self.nocase),
+                Predicate::Expression(expression) => expression.is_match(text, &mut self.budget)?,
+            };
+            if holds != self.all {
+                return Ok(holds);
+            }
+        }
+        Ok(self.all)
     }
 }
 
 impl<'a> Predicate<'a> {
-    fn new(way: Way, text: &'a [u8], nocase: bool) -> Result<Predicate<'a>, Error> {
+    /// The predicates of a request have `steps_left` steps for the programs of their expressions.
+    fn new(way: Way, text: &'a [u8], nocase: bool, steps_left: &mut usize) -> Result<Predicate<'a>, Error> {
         Ok(match way {
             Way::Exact => Predicate::Exact(text),
-            Way::Match => Predicate::Match(text),
+            Way::Match if nocase => {
+                let text = text.to_ascii_lowercase();
+                Predicate::Match(Box::new(memmem::Finder::new(&text).into_owned()))
+            }
+            Way::Match => Predicate::Match(Box::new(memmem::Finder::new(text))),
             Way::Glob => Predicate::Glob(text),
             Way::Expression if text.is_empty() => {
                 return Err(Error::Fixed("ERR regular expression is empty"));
             }
             Way::Expression => {
-                let expression = Regex::new(text, nocase)
+                let expression = Regex::new(text, nocase, *steps_left)
                     .map_err(|error| Error::Text(format!("ERR invalid regular expression: {error}")))?;
                 if expression.has_back_references() {
                     return Err(Error::Fixed("ERR regular expression backreferences are not supported"));
                 }
+                *steps_left = steps_left.saturating_sub(expression.program_len());
                 Predicate::Expression(Box::new(expression))
             }
         })
     }
-
-    fn holds(&mut self, text: &[u8], nocase: bool) -> bool {
-        match self {
-            Predicate::Exact(whole) if nocase => text.eq_ignore_ascii_case(whole),
-            Predicate::Exact(whole) => text == *whole,
-            Predicate::Match(part) => contains(text, part, nocase),
-            Predicate::Glob(pattern) => glob::matches(pattern, text, nocase),
-            Predicate::Expression(expression) => expression.is_match(text),
-        }
-    }
 }
 
-/// Whether `part` is somewhere in `text`.
-fn contains(text: &[u8], part: &[u8], nocase: bool) -> bool {
-    let [first, ..] = part else { return true };
-    text.windows(part.len()).any(|window| match nocase {
-        true => window[0].eq_ignore_ascii_case(first) && window.eq_ignore_ascii_case(part),
-        false => window[0] == *first && window == part,
-    })
+/// Of expressions that would take long; Redis has no such error, and goes on.
+fn too_many_steps(error: TooManySteps) -> Error {
+    Error::Text(format!("ERR {error}, search fewer elements at a time or simplify it"))
 }
 
 fn argrep(ctx: &mut Context<'_>) -> Outcome {
@@ -243,7 +261,7 @@ fn argrep(ctx: &mut Context<'_>) -> Outcome {
     let (place, mut count) = (reply.defer(), 0);
     let mut buffer = IntBuffer::new();
     for (index, element) in bounds.elements(array) {
-        if plan.wants(element.as_bytes(&mut buffer)) {
+        if plan.wants(element.as_bytes(&mut buffer)).map_err(too_many_steps)? {
             write(reply, (index, element), plan.with_values);
             count += 1;
             if count == plan.most {

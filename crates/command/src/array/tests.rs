@@ -83,3 +83,32 @@ fn a_new_array_has_the_slices_that_are_configured() {
         "{info}"
     );
 }
+
+/// A request's expressions share what they may take, of programs and of steps; a range that is small enough is
+/// searched.
+#[test]
+fn expressions_that_would_take_long_are_refused() {
+    let mut t = Fixture::new();
+    let long = "a".repeat(100_000);
+    t.run(&format!("ARSET k 0 xab {long} b"));
+    let error =
+        "-ERR regular expression takes too many steps, search fewer elements at a time or simplify it";
+    assert_eq!(t.run("ARGREP k - + RE (a{1,255}){1,90}b"), error);
+    assert_eq!(t.run("ARGREP k - + EXACT b RE (a{1,255}){1,90}b WITHVALUES"), error);
+    assert_eq!(t.run("ARGREP k 0 0 RE (a{1,255}){1,90}b"), "[:0]");
+    assert_eq!(t.run("ARGREP k - + RE a+c RE ^b$ NOCASE"), "[:2]");
+    let two = "ARGREP k 0 0 RE (a{1,255}){1,60} RE (a{1,255}){1,60}";
+    assert_eq!(t.run(two), "-ERR invalid regular expression: Out of memory");
+}
+
+/// Compared at every place, these would take 10^10 steps each.
+#[test]
+fn texts_and_patterns_are_found_without_trying_every_place() {
+    let mut t = Fixture::new();
+    let (long, part) = ("a".repeat(400_000), "a".repeat(200_000));
+    t.run(&format!("ARSET k 0 {long} {long}b"));
+    assert_eq!(t.run(&format!("ARGREP k - + MATCH {part}b")), "[:1]");
+    assert_eq!(t.run(&format!("ARGREP k - + MATCH {part}B NOCASE")), "[:1]");
+    assert_eq!(t.run(&format!("ARGREP k - + MATCH {part}B")), "[]");
+    assert_eq!(t.run(&format!("ARGREP k - + GLOB *{part}b*")), "[:1]");
+}
