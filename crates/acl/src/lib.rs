@@ -6,6 +6,7 @@
 mod bits;
 mod error;
 mod log;
+mod ordered;
 mod password;
 pub mod replies;
 mod request;

@@ -10,7 +10,7 @@ use crate::error::RuleError;
 const HASH_BYTES: usize = 32;
 
 /// See the [module docs](self).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Password([u8; HASH_BYTES]);
 
 impl std::fmt::Debug for Password {

@@ -34,8 +34,9 @@ pub fn write_user(reply: &mut Reply, user: &User) {
     reply.set(user.flags().count());
     user.flags().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"passwords");
-    reply.array(user.passwords().len());
-    user.passwords().iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
+    let passwords = user.passwords();
+    reply.array(passwords.len());
+    passwords.iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
     write_selector(reply, user.root());
     reply.bulk(b"selectors");
     reply.array(user.selectors().len());

@@ -11,6 +11,7 @@ use martlet_command::{Channels, Databases, KeyFlags};
 
 use crate::bits::Bits;
 use crate::error::{Denial, RuleError};
+use crate::ordered::Ordered;
 use crate::request::{Request, Rules, has_spaces};
 use crate::table::Table;
 
@@ -51,41 +52,20 @@ impl Access {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct KeyPattern {
-    access: Access,
-    pattern: Vec<u8>,
-}
-
-/// A rule about commands: `+get`, `-@write`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct CommandRule {
-    allows: bool,
-    /// The text behind the sign, in lower case.
-    name: Vec<u8>,
-}
-
-impl CommandRule {
-    /// Whether a rule about `name` makes it void: one about the same, or about its container.
-    fn is_covered_by(&self, name: &[u8]) -> bool {
-        self.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"|"))
-    }
-}
-
 /// See the [module docs](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     commands: Bits,
     /// Begins with all commands, those that are yet to come included.
     begins_with_all: bool,
-    /// What followed, in its order.
-    command_rules: Vec<CommandRule>,
-    /// First arguments with which a command is allowed that otherwise is not.
-    first_arguments: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// None for all keys.
-    keys: Option<Vec<KeyPattern>>,
-    /// None for all channels.
-    channels: Option<Vec<Vec<u8>>>,
+    /// What followed, as `+get`, `-@write`: what follows the sign, in lower case, and whether it allows.
+    command_rules: Ordered<Vec<u8>, bool>,
+    /// First arguments, in lower case, with which a command is allowed that otherwise is not.
+    first_arguments: BTreeMap<usize, BTreeSet<Vec<u8>>>,
+    /// Patterns and what may be done with such keys. None for all keys.
+    keys: Option<Ordered<Vec<u8>, Access>>,
+    /// Patterns. None for all channels.
+    channels: Option<Ordered<Vec<u8>, ()>>,
     /// None for all databases.
     databases: Option<BTreeSet<usize>>,
 }
@@ -96,10 +76,10 @@ impl Selector {
         Selector {
             commands: Bits::new(rules.table.len()),
             begins_with_all: false,
-            command_rules: Vec::new(),
+            command_rules: Ordered::new(),
             first_arguments: BTreeMap::new(),
-            keys: Some(Vec::new()),
-            channels: if rules.all_channels { None } else { Some(Vec::new()) },
+            keys: Some(Ordered::new()),
+            channels: if rules.all_channels { None } else { Some(Ordered::new()) },
             databases: None,
         }
     }
@@ -113,9 +93,9 @@ impl Selector {
     pub(crate) fn apply(&mut self, rules: &Rules<'_>, rule: &[u8]) -> Result<(), RuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"allkeys" | b"~*" => self.keys = None,
-            b"resetkeys" => self.keys = Some(Vec::new()),
+            b"resetkeys" => self.keys = Some(Ordered::new()),
             b"allchannels" | b"&*" => self.channels = None,
-            b"resetchannels" => self.channels = Some(Vec::new()),
+            b"resetchannels" => self.channels = Some(Ordered::new()),
             b"allcommands" | b"+@all" => self.set_all_commands(true),
             b"nocommands" | b"-@all" => self.set_all_commands(false),
             b"alldbs" => self.databases = None,
@@ -143,10 +123,8 @@ impl Selector {
     fn add_keys(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         let keys = self.keys.as_mut().ok_or(RuleError::AfterAllKeys)?;
         let (access, pattern) = key_pattern(rule).ok_or(RuleError::Syntax)?;
-        match keys.iter_mut().find(|known| known.pattern == pattern) {
-            Some(known) => known.access = known.access.with(access),
-            None => keys.push(KeyPattern { access, pattern: pattern.into() }),
-        }
+        let known = keys.get_or_add(pattern.into(), access);
+        *known = known.with(access);
         Ok(())
     }
 
@@ -155,9 +133,7 @@ impl Selector {
         if has_spaces(pattern) {
             return Err(RuleError::Syntax);
         }
-        if !channels.iter().any(|known| known == pattern) {
-            channels.push(pattern.into());
-        }
+        channels.get_or_add(pattern.into(), ());
         Ok(())
     }
 
@@ -218,10 +194,7 @@ impl Selector {
             return Err(RuleError::Syntax);
         }
         if known.subcommands.is_empty() {
-            let allowed = self.first_arguments.entry(container).or_default();
-            if !allowed.iter().any(|known| known.eq_ignore_ascii_case(argument)) {
-                allowed.push(argument.to_ascii_lowercase());
-            }
+            self.first_arguments.entry(container).or_default().insert(argument.to_ascii_lowercase());
         } else {
             let place = table.find(name).ok_or(RuleError::Unknown)?;
             self.set_command(table, place, true);
@@ -230,11 +203,14 @@ impl Selector {
         Ok(())
     }
 
-    /// Appends a rule about commands in the place of those that it makes void.
+    /// Appends a rule about commands in the place of those that it makes void: one about the same, and those
+    /// about parts of it.
     fn keep_rule(&mut self, name: &[u8], allows: bool) {
         let name = name.to_ascii_lowercase();
-        self.command_rules.retain(|rule| !rule.is_covered_by(&name));
-        self.command_rules.push(CommandRule { allows, name });
+        let parts = |separator: u8| [&name[..], &[separator]].concat();
+        self.command_rules.remove_range(parts(b'|')..parts(b'|' + 1));
+        self.command_rules.remove(&name);
+        self.command_rules.get_or_add(name, allows);
     }
 }
 
@@ -273,8 +249,7 @@ impl Selector {
         }
         let allowed = self.first_arguments.get(&request.place).ok_or(Denial::Command)?;
         let first = request.args.get(1).ok_or(Denial::Command)?;
-        let is_allowed = allowed.iter().any(|known| known.eq_ignore_ascii_case(first));
-        if is_allowed { Ok(()) } else { Err(Denial::Command) }
+        if allowed.contains(&first.to_ascii_lowercase()) { Ok(()) } else { Err(Denial::Command) }
     }
 
     fn check_keys(&self, asked: &mut Asked<'_, '_>) -> Result<(), Denial> {
@@ -288,8 +263,8 @@ impl Selector {
         let keys = single.as_ref().map_or_else(|| asked.keys(), std::slice::from_ref);
         for &(index, flags) in keys.iter().filter(|(_, flags)| !flags.has(KeyFlags::NOT_KEY)) {
             let (needed, key) = (Access::needed(flags), args.at(index));
-            let allows = |known: &KeyPattern| {
-                known.access.includes(needed) && glob::matches(&known.pattern, key, false)
+            let allows = |(pattern, access): (&Vec<u8>, &Access)| {
+                access.includes(needed) && glob::matches(pattern, key, false)
             };
             if !patterns.iter().any(allows) {
                 return Err(Denial::Key(index));
@@ -317,11 +292,10 @@ impl Selector {
     /// Whether a channel is allowed; a pattern of channels is if it is one of the selector's.
     pub(crate) fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         let Some(channels) = &self.channels else { return true };
-        let allows = |known: &Vec<u8>| match is_pattern {
-            true => known == channel,
-            false => glob::matches(known, channel, false),
-        };
-        channels.iter().any(allows)
+        match is_pattern {
+            true => channels.has(channel),
+            false => channels.iter().any(|(known, ())| glob::matches(known, channel, false)),
+        }
     }
 
     fn check_databases(&self, request: &Request<'_>) -> Result<(), Denial> {
@@ -350,31 +324,31 @@ impl Selector {
     /// Whether any key may be accessed so.
     pub(crate) fn allows_all_keys(&self, access: Access) -> bool {
         let Some(patterns) = &self.keys else { return true };
-        patterns.iter().any(|known| known.pattern == b"*" && known.access.includes(access))
+        patterns.iter().any(|(pattern, known)| pattern == b"*" && known.includes(access))
     }
 
     /// The patterns of channels, unless it allows all.
-    pub(crate) fn channels(&self) -> Option<&[Vec<u8>]> {
-        self.channels.as_deref()
+    pub(crate) fn channels(&self) -> Option<&Ordered<Vec<u8>, ()>> {
+        self.channels.as_ref()
     }
 }
 
 impl Selector {
     fn command_words(&self) -> Vec<Vec<u8>> {
         let first = if self.begins_with_all { b"+@all" } else { b"-@all" };
-        let sign = |rule: &CommandRule| if rule.allows { b"+" } else { b"-" };
-        let rules = self.command_rules.iter().map(|rule| [&sign(rule)[..], &rule.name].concat());
+        let sign = |allows: bool| if allows { b"+" } else { b"-" };
+        let rules = self.command_rules.in_order().map(|(name, allows)| [&sign(*allows)[..], name].concat());
         std::iter::once(first.to_vec()).chain(rules).collect()
     }
 
     fn key_words(&self) -> Vec<Vec<u8>> {
         let Some(keys) = &self.keys else { return vec![b"~*".to_vec()] };
-        keys.iter().map(|known| [known.access.prefix().as_bytes(), &known.pattern].concat()).collect()
+        keys.in_order().map(|(pattern, access)| [access.prefix().as_bytes(), pattern].concat()).collect()
     }
 
     fn channel_words(&self) -> Vec<Vec<u8>> {
         let Some(channels) = &self.channels else { return vec![b"&*".to_vec()] };
-        channels.iter().map(|pattern| [b"&", &pattern[..]].concat()).collect()
+        channels.in_order().map(|(pattern, ())| [b"&", &pattern[..]].concat()).collect()
     }
 
     /// The rules about commands, as they could be given again.

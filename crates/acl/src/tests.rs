@@ -250,6 +250,33 @@ fn passwords_are_added_and_removed_by_text_and_by_hash() {
     assert!(!user("on nopass >one").unwrap().accepts(b"two"));
 }
 
+/// Compared with all that came before them, so many rules would take 10^10 steps.
+#[test]
+fn many_rules_are_kept_once_and_in_their_order() {
+    let numbers = || (0..60_000_u32).rev().chain(0..60_000);
+    let words = |prefix: &str| numbers().map(|i| format!("{prefix}{i}")).collect::<Vec<_>>().join(" ");
+    let expected = |prefix: &str| {
+        let all: Vec<_> = (0..60_000).rev().map(|i| format!("{prefix}{i}").into_bytes()).collect();
+        all.join(&b' ')
+    };
+    let many = user(&format!("{} {} %R~x {}", words("~k"), words("&c"), words("%W~w"))).unwrap();
+    assert_eq!(many.root().describe_channels(), expected("&c"));
+    let keys = [&expected("~k")[..], b"%R~x", &expected("%W~w")].join(&b' ');
+    assert_eq!(many.root().describe_keys(), keys);
+    assert!(many.keeps_channels_of(&many.clone()));
+    let many = user(&format!("~* {}", words("+get|a"))).unwrap();
+    // The later of two rules about the same takes the place of the earlier.
+    let rules: Vec<_> = (0..60_000).map(|i| format!("+get|a{i}")).collect();
+    assert_eq!(many.root().describe_commands(), format!("-@all {}", rules.join(" ")).into_bytes());
+    assert_eq!((check(&many, "get A7"), check(&many, "get b")), (Ok(()), Err(Denial::Command)));
+    let hashes: Vec<_> = (0..60_000_u32).map(|i| format!("#{i:064x}")).collect();
+    let many = user(&format!("{0} {0}", hashes.join(" "))).unwrap();
+    assert_eq!(many.passwords().len(), 60_000);
+    assert_eq!(many.passwords()[1].hex(), format!("{:064x}", 1));
+    let none = format!("{0} {1}", hashes.join(" "), hashes.join(" ").replace('#', "!"));
+    assert!(user(&none).unwrap().passwords().is_empty());
+}
+
 #[test]
 fn a_file_is_read_whole_or_not_at_all() {
     let table = table();

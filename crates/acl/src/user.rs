@@ -6,6 +6,7 @@
 use martlet_protocol::request::inline_words;
 
 use crate::error::{Denial, RuleError, SetError};
+use crate::ordered::Ordered;
 use crate::password::Password;
 use crate::request::{Request, Rules};
 use crate::selector::{Access, Asked, Selector};
@@ -21,7 +22,7 @@ pub struct User {
     pub needs_no_password: bool,
     /// Payloads that it restores are validated.
     pub sanitizes_payload: bool,
-    passwords: Vec<Password>,
+    passwords: Ordered<Password, ()>,
     /// The first is that of the rules outside parentheses.
     selectors: Vec<Selector>,
     is_unrestricted: bool,
@@ -35,7 +36,7 @@ impl User {
             is_on: false,
             needs_no_password: false,
             sanitizes_payload: true,
-            passwords: Vec::new(),
+            passwords: Ordered::new(),
             selectors: vec![Selector::new(rules)],
             is_unrestricted: false,
         }
@@ -97,7 +98,10 @@ impl User {
 
     /// The user with one password only, or none needed.
     pub fn with_password(&self, password: Option<&[u8]>) -> User {
-        let passwords = password.map(Password::of).into_iter().collect();
+        let mut passwords = Ordered::new();
+        if let Some(password) = password {
+            passwords.get_or_add(Password::of(password), ());
+        }
         User { passwords, needs_no_password: password.is_none(), ..self.clone() }
     }
 
@@ -139,15 +143,11 @@ impl User {
 
     fn add_password(&mut self, password: Password) {
         self.needs_no_password = false;
-        if !self.passwords.contains(&password) {
-            self.passwords.push(password);
-        }
+        self.passwords.get_or_add(password, ());
     }
 
     fn remove_password(&mut self, password: &Password) -> Result<(), RuleError> {
-        let at = self.passwords.iter().position(|known| known == password);
-        self.passwords.remove(at.ok_or(RuleError::NoSuchPassword)?);
-        Ok(())
+        if self.passwords.remove(password) { Ok(()) } else { Err(RuleError::NoSuchPassword) }
     }
 
     /// The selector of the rules outside parentheses.
@@ -160,9 +160,9 @@ impl User {
         &self.selectors[1..]
     }
 
-    /// The passwords.
-    pub fn passwords(&self) -> &[Password] {
-        &self.passwords
+    /// The passwords, in the order in which they were given.
+    pub fn passwords(&self) -> Vec<&Password> {
+        self.passwords.in_order().map(|(password, ())| password).collect()
     }
 
     /// Whether it may do everything.
@@ -183,7 +183,7 @@ impl User {
         }
         let given = Password::of(password);
         // All are compared, so that the time does not tell which was right.
-        self.passwords.iter().fold(false, |right, known| right | known.is_same(&given))
+        self.passwords.iter().fold(false, |right, (known, ())| right | known.is_same(&given))
     }
 
     /// Whether the user may run the request; if not, the reported reason of the selectors': the command if
@@ -225,7 +225,7 @@ impl User {
     pub fn keeps_channels_of(&self, before: &User) -> bool {
         let channels: Option<Vec<_>> = self.selectors.iter().map(Selector::channels).collect();
         let Some(channels) = channels else { return true };
-        let has = |wanted: &Vec<u8>| channels.iter().any(|known| known.contains(wanted));
+        let has = |(wanted, ()): (&Vec<u8>, &())| channels.iter().any(|known| known.has(wanted));
         before.selectors.iter().all(|selector| selector.channels().is_some_and(|all| all.iter().all(has)))
     }
 
@@ -239,7 +239,8 @@ impl User {
     /// All that makes the user, as rules that make it again.
     pub fn describe(&self) -> Vec<u8> {
         let mut parts: Vec<Vec<u8>> = self.flags().map(|flag| flag.as_bytes().to_vec()).collect();
-        parts.extend(self.passwords.iter().map(|password| format!("#{}", password.hex()).into_bytes()));
+        parts
+            .extend(self.passwords().into_iter().map(|password| format!("#{}", password.hex()).into_bytes()));
         parts.extend(self.root().words());
         parts.extend(self.selectors().iter().map(Selector::describe_in_parentheses));
         parts.join(&b' ')
