@@ -1,6 +1,7 @@
 //! `Ordered`: names with values, each name once, in the order in which they were given.
 //!
-//! Adding, finding and removing one costs O(log n): a user may be given a hundred thousand rules in one request.
+//! Adding, finding and removing one costs O(log n): a user may be given a hundred thousand rules in one
+//! request.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Redis' glob patterns: `*`, `?`, `[a-z]`, `[^…]` and backslash escapes (as documented for KEYS).
 //!
-//! Every element but `*` matches exactly one byte. So of what stands between two stars the first occurrence may
-//! be taken, what stands before the first star has one place, and what follows the last star has one, too:
-//! nothing is ever tried twice with another choice before it.
+//! Every element but `*` matches exactly one byte. So of what stands between two stars the first occurrence
+//! may be taken, what stands before the first star has one place, and what follows the last star has one,
+//! too: nothing is ever tried twice with another choice before it.
 
 mod long;
 
@@ -62,6 +62,7 @@ fn matches_short(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
 }
 
 /// Matches one byte against the element at `p`; the position after the element if it does.
+#[inline(always)]
 fn match_one(pattern: &[u8], p: usize, byte: u8, nocase: bool) -> Option<usize> {
     let fold = |b: u8| if nocase { b.to_ascii_lowercase() } else { b };
     match *pattern.get(p)? {
@@ -75,8 +76,9 @@ fn match_one(pattern: &[u8], p: usize, byte: u8, nocase: bool) -> Option<usize> 
     }
 }
 
-/// Matches one byte against the class whose content begins at `p`, and the position after the class; one never
-/// closed ends with the pattern.
+/// Matches one byte against the class whose content begins at `p`, and the position after the class; one
+/// never closed ends with the pattern.
+#[inline(never)]
 fn match_class(pattern: &[u8], p: usize, byte: u8, nocase: bool) -> (bool, usize) {
     let fold = |b: u8| if nocase { b.to_ascii_lowercase() } else { b };
     let mut found = false;

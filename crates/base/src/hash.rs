@@ -1,10 +1,10 @@
-//! The hash of user data: SipHash-1-3 with a key drawn once per process, so that clients cannot build colliding
-//! keys.
+//! The hash of user data: SipHash-1-3 with a key drawn once per process, so that clients cannot build
+//! colliding keys.
 //!
 //! Clients do see hashes: cursors are prefixes of them, and collections are listed in their order. So the
 //! function has to stay unpredictable to a client that knows many of its results. SipHash is a pseudorandom
-//! function (Aumasson and Bernstein, 2012; the rounds are those of Rust's standard library), which multiply-mix
-//! hashes are not: some results give their seed away.
+//! function (Aumasson and Bernstein, 2012; the rounds are those of Rust's standard library), which
+//! multiply-mix hashes are not: some results give their seed away.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;

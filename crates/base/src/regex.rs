@@ -2,9 +2,9 @@
 //! what Redis matches ARGREP's `RE` with.
 //!
 //! A pattern is compiled, while it is read, to a program of bytes, branches and assertions; a match runs all
-//! branches side by side, so it takes a time in O(program × text) whatever the pattern. As that may be long, both
-//! are limited: the program when it is compiled, the steps when it is run ([`Budget`]). Back references and
-//! approximate matching (`{~1}`) are not among what can be written so, and are refused.
+//! branches side by side, so it takes a time in O(program × text) whatever the pattern. As that may be long,
+//! both are limited: the program when it is compiled, the steps when it is run ([`Budget`]). Back references
+//! and approximate matching (`{~1}`) are not among what can be written so, and are refused.
 //!
 //! Invariant: jumps are relative and stay within the code of their own atom, which can thus be moved and
 //! repeated.

@@ -13,9 +13,8 @@
 //!   splits and merges between two calls do not move.
 //! - Expiry times live in the entries that have one; nodes above such entries record the earliest below each
 //!   slot.
-//!
-//! - Of entries that agree in all [`DEPTH_MAX`] bits that the tree tells apart, those that do not fit into one
-//!   leaf are in a map beside the tree ([`excess`]).
+//! - Of entries that agree in all [`DEPTH_MAX`] bits that the tree tells apart, those that do not fit into
+//!   one leaf are in a map beside the tree ([`excess`]).
 //!
 //! Invariant: a leaf or node at depth d contains exactly the entries whose hashes begin with its
 //! d-bit prefix; no node has a leaf as its only child; `len` and `timed` are the numbers of entries and of

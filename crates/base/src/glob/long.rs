@@ -1,7 +1,7 @@
 //! The same matching for long patterns and texts.
 //!
-//! Of the elements between two stars, plain bytes are found as any text is, in linear time; other elements side
-//! by side, 64 of them in one step (Baeza-Yates and Gonnet's shift-and). Invariant: the answer is
+//! Of the elements between two stars, plain bytes are found as any text is, in linear time; other elements
+//! side by side, 64 of them in one step (Baeza-Yates and Gonnet's shift-and). Invariant: the answer is
 //! [`super::matches_short`]'s.
 
 use memchr::memmem;

@@ -84,8 +84,8 @@ fn a_new_array_has_the_slices_that_are_configured() {
     );
 }
 
-/// A request's expressions share what they may take, of programs and of steps; a range that is small enough is
-/// searched.
+/// A request's expressions share what they may take, of programs and of steps; a range that is small enough
+/// is searched.
 #[test]
 fn expressions_that_would_take_long_are_refused() {
     let mut t = Fixture::new();

@@ -17,8 +17,8 @@ const PREFIX_BYTES: usize = 6;
 /// Reference counts of a shared text.
 const COUNTS_BYTES: usize = 16;
 
-/// The hash's prefix, as much as a cursor has of it and highest byte first, and the field: so names are in the
-/// order in which tables are scanned.
+/// The hash's prefix, as much as a cursor has of it and highest byte first, and the field: so names are in
+/// the order in which tables are scanned.
 type Name = Arc<[u8]>;
 
 /// The name of a field; with `field` empty, the lowest of that prefix.

@@ -304,8 +304,8 @@ proptest! {
     }
 }
 
-/// Scans a table of fields that stay, while others come and go by turns: whether to add, from which number on,
-/// how many.
+/// Scans a table of fields that stay, while others come and go by turns: whether to add, from which number
+/// on, how many.
 fn scan_and_churn<K: Kind>(stay: u32, churn: &[(bool, u32, u32)], count: usize) {
     let mut table = Table::<K>::new();
     let text = |kind: char, i: u32| format!("{kind}{i}").into_bytes();
@@ -335,7 +335,8 @@ fn scan_and_churn<K: Kind>(stay: u32, churn: &[(bool, u32, u32)], count: usize) 
     assert!((0..stay).all(|i| seen.contains(&text('s', i))));
 }
 
-/// Each member beyond a leaf costs a search in a map: neither the tree nor what is beside it grows beyond that.
+/// Each member beyond a leaf costs a search in a map: neither the tree nor what is beside it grows beyond
+/// that.
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
 fn many_members_of_one_hash_take_memory_in_proportion() {

@@ -252,7 +252,8 @@ fn a_freed_set_leaves_its_clone_alone() {
     assert_eq!(copy.rank(b"4999").map(|(_, score)| score), Some(f64::from(4999 % 77)));
 }
 
-/// Each member of the same hash is a word in one chunk: memory stays in proportion, and a scan gives them all.
+/// Each member of the same hash is a word in one chunk: memory stays in proportion, and a scan gives them
+/// all.
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
 fn many_members_of_one_hash_take_memory_in_proportion() {
