@@ -14,8 +14,15 @@ use crate::limits::SHARD_BITS;
 use crate::slot::slot_of;
 
 /// The keyed hash function: SipHash's state after the key has been taken in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct KeyHasher([u64; 4]);
+
+impl std::fmt::Debug for KeyHasher {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyHasher(..)")
+    }
+}
 
 static PROCESS: OnceLock<KeyHasher> = OnceLock::new();
 /// The hasher of keys, unless their hashes have slots in them: then nothing is ever put here, so that all
