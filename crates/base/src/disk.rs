@@ -14,19 +14,19 @@ use std::path::Path;
 pub mod faults;
 pub mod remnant;
 
-/// Where files are changed. Methods return what the operating system says.
+/// Changes of files. Methods return the operating system's results.
 pub trait Disk: Send + Sync {
-    /// A new file, or the emptied old one; what is written goes to its end, also after it was cut off. Where
-    /// the file system knows locks, it is locked until it is closed.
+    /// A new file, or the emptied old one; written bytes go to its end, also after it was cut off. Where the
+    /// file system knows locks, it is locked until it is closed.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// It cannot be created.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// A file to be written at its end; created if there is none.
+    /// A file to be written at its end; created if absent.
     ///
     /// # Errors
-    /// When it cannot be opened or created.
+    /// It cannot be opened or created.
     fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Gives a file another name, of the same file system; what had that name is gone.
@@ -38,7 +38,7 @@ pub trait Disk: Send + Sync {
     /// Removes a file.
     ///
     /// # Errors
-    /// When it cannot, also if there is none.
+    /// It cannot be removed, or is absent.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Makes a directory, unless there is one.
@@ -56,10 +56,10 @@ pub trait Disk: Send + Sync {
 
 /// A file that is written.
 pub trait DiskFile: Write + Send {
-    /// Forces to disk what has been written, and the length.
+    /// Forces written bytes to disk, and the length.
     ///
     /// # Errors
-    /// When the disk refuses. What was written since the last time may be lost even if a later call succeeds.
+    /// The disk refuses. Bytes written since the last time may be lost even if a later call succeeds.
     fn sync_data(&mut self) -> io::Result<()>;
 
     /// Cuts the file off, or fills it up with zeros.
@@ -68,11 +68,11 @@ pub trait DiskFile: Write + Send {
     /// When it cannot.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
 
-    /// Has the disk set aside `bytes` from the offset `from` on, for writes to come; the length stays. What
-    /// is left of them goes with [`DiskFile::set_len`].
+    /// Has the disk reserve `bytes` from the offset `from` on, for later writes; the length stays.
+    /// [`DiskFile::set_len`] gives unused ones back.
     ///
     /// # Errors
-    /// When the disk has no room, or the file system does not know the like; nothing depends on it.
+    /// The disk has no room, or the file system cannot reserve; nothing depends on it.
     fn reserve(&mut self, from: u64, bytes: u64) -> io::Result<()>;
 }
 
@@ -93,7 +93,7 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         file.set_len(0)?;
-        // Nobody has to; it tells who looks for what was left behind that somebody still writes this one.
+        // Optional: a search for files left behind sees by it that this one is still being written.
         let _ = file.try_lock();
         Ok(Box::new(file))
     }

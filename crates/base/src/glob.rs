@@ -1,8 +1,8 @@
 //! Redis' glob patterns: `*`, `?`, `[a-z]`, `[^…]` and backslash escapes (as documented for KEYS).
 //!
-//! Every element but `*` matches exactly one byte. So of what stands between two stars the first occurrence
-//! may be taken, what stands before the first star has one place, and what follows the last star has one,
-//! too: nothing is ever tried twice with another choice before it.
+//! Every element but `*` matches exactly one byte. So the first occurrence of a part between two stars may be
+//! taken, the part before the first star has one place, and the part behind the last star has one, too:
+//! nothing is ever tried twice with another choice before it.
 
 mod long;
 
@@ -95,7 +95,7 @@ fn match_class(pattern: &[u8], p: usize, byte: u8, nocase: bool) -> (bool, usize
     (found != negated, next)
 }
 
-/// What a class has.
+/// An item of a class.
 enum Item {
     /// A byte in just this case.
     Exact(u8),
@@ -104,7 +104,7 @@ enum Item {
     Range(u8, u8),
 }
 
-/// Calls `f` with what a class has. Whether the class is negated, and the position after it.
+/// Calls `f` with the items of a class. Returns whether the class is negated, and the position after it.
 #[inline]
 fn each_of_class(pattern: &[u8], mut p: usize, mut f: impl FnMut(Item)) -> (bool, usize) {
     let negated = pattern.get(p) == Some(&b'^');

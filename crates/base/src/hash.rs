@@ -25,8 +25,8 @@ impl std::fmt::Debug for KeyHasher {
 }
 
 static PROCESS: OnceLock<KeyHasher> = OnceLock::new();
-/// The hasher of keys, unless their hashes have slots in them: then nothing is ever put here, so that all
-/// keys come to [`hash_of_other_key`], and nobody else pays for the question.
+/// The hasher of keys, unless their hashes have slots in them: then it stays empty, so that all keys come to
+/// [`hash_of_other_key`], and other servers do not pay for the question.
 static KEYS: OnceLock<KeyHasher> = OnceLock::new();
 static KEYS_HAVE_SLOTS: AtomicBool = AtomicBool::new(false);
 
@@ -178,10 +178,10 @@ pub fn slot_bounds(slot: u16) -> (u64, u64) {
 /// Maps even hashes to uneven ones, keeping their order: x + x (1 - x) / 3 of a fraction x, close to log2(1 +
 /// x).
 ///
-/// Where a hash's upper bits choose a block that grows, splits and frees what it had, the prefixes at the
+/// Where a hash's upper bits choose a block that grows, splits and frees its old memory, the prefixes at the
 /// upper end get twice the entries of those at the lower end. Were all alike, all blocks would fill, grow and
-/// split at about the same time, and what they leave behind would lie idle until the table has doubled; so,
-/// blocks of every size exist at any time, and what one leaves another takes.
+/// split at about the same time, and the freed memory would lie idle until the table has doubled; so, blocks
+/// of every size exist at any time, and one takes the memory that another leaves.
 #[inline(always)]
 pub fn spread(hash: u64) -> u64 {
     let high = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 64) as u64;

@@ -1,7 +1,7 @@
-//! Fixed limits with units in their names; what a user may change lives in the configuration instead.
+//! Fixed limits with units in their names; limits that a user may change are in the configuration instead.
 
-/// A bulk string of at least so many bytes is sent from where it is stored, instead of being copied while its
-/// shard is locked: below that the copy costs less than further system calls.
+/// A bulk string of at least this many bytes is sent from where it is stored, instead of being copied while
+/// its shard is locked: below that the copy costs less than further system calls.
 pub const SHARED_REPLY_MIN_BYTES: usize = 64 * 1024;
 /// Shards of the keyspace. A power of two.
 pub const SHARD_COUNT: usize = 1024;
@@ -15,8 +15,8 @@ pub const ELEMENT_MAX_BYTES: u64 = u32::MAX as u64 - (1 << 24);
 /// A string up to this length lives in its entry's allocation; a longer one has its own, shared by reference
 /// count.
 pub const STRING_INLINE_MAX_BYTES: usize = 1024;
-/// An argument of this length that arrives in parts is received into a buffer of its own, which becomes the
-/// value that it is stored as.
+/// An argument of this length that arrives in parts is received into a separate buffer, which becomes the
+/// stored value.
 pub const LONG_ARGUMENT_MIN_BYTES: usize = 128 * 1024;
 /// Longest string for which OBJECT ENCODING answers `embstr` (Redis: `OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
 pub const EMBSTR_MAX_BYTES: usize = 44;
@@ -28,7 +28,7 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
 pub const UNAUTHENTICATED_BULK_MAX_BYTES: i64 = 16 * 1024;
 /// Requests of one connection run in one slice before others get their turn.
 pub const SLICE_REQUESTS: usize = 1024;
-/// A slice also ends once its requests have run for so long, in nanoseconds: others' replies wait for the
+/// A slice also ends once its requests have run for this long, in nanoseconds: others' replies wait for the
 /// slice of each connection that sends without end, whatever its commands cost.
 pub const SLICE_NS: u64 = 500_000;
 /// Requests parsed ahead so that their keys' cache misses overlap.

@@ -1,9 +1,9 @@
 //! A value that many threads read and one replaces now and then.
 //!
 //! Invariant: a published value never changes; the generation rises by one with each publication, after the
-//! new value is in place, so that a reader who sees a generation sees at least that generation's value.
-//! Reading is a plain pointer access, following a change costs a lock for an instant, and asking whether
-//! there is one an atomic load.
+//! new value is in place, so that a reader of a generation sees at least that generation's value. Reading is
+//! a plain pointer access, following a change costs a lock for an instant, and asking whether there is one an
+//! atomic load.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
-//! POSIX extended regular expressions over bytes, with the extensions and the error texts of TRE, which is
-//! what Redis matches ARGREP's `RE` with.
+//! POSIX extended regular expressions over bytes, with the extensions and the error texts of TRE, with which
+//! Redis matches ARGREP's `RE`.
 //!
 //! A pattern is compiled, while it is read, to a program of bytes, branches and assertions; a match runs all
 //! branches side by side, so it takes a time in O(program × text) whatever the pattern. As that may be long,
 //! both are limited: the program when it is compiled, the steps when it is run ([`Budget`]). Back references
-//! and approximate matching (`{~1}`) are not among what can be written so, and are refused.
+//! and approximate matching (`{~1}`) cannot be compiled so, and are refused.
 //!
 //! Invariant: jumps are relative and stay within the code of their own atom, which can thus be moved and
 //! repeated.
@@ -43,7 +43,7 @@ pub enum Invalid {
     /// A brace that is not closed.
     #[error("Missing '}}'")]
     Brace,
-    /// What is in braces.
+    /// The content of braces.
     #[error("Invalid contents of {{}}")]
     Bound,
     /// A range whose ends are not in order, or shared.
@@ -65,7 +65,7 @@ pub const PROGRAM_MAX: usize = 50_000;
 
 /// Steps that matches may take: each is a branch that is followed at a byte, some 10 ns.
 ///
-/// What belongs together, as the matches of one command do, shares a budget. It grows with the text, so that
+/// Matches that belong together, as those of one command do, share a budget. It grows with the text, so that
 /// usual expressions may search any amount of it, in a time proportional to that.
 #[derive(Clone, Debug)]
 pub struct Budget(u64);
@@ -137,7 +137,7 @@ impl Bytes {
     }
 }
 
-/// What has to hold between two bytes.
+/// A condition between two bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Assertion {
     Start,
@@ -239,7 +239,7 @@ impl Regex {
         self.has_back_references
     }
 
-    /// The bytes that a match can begin with; `None` if there may be none, or what comes before it matters.
+    /// The bytes that a match can begin with; `None` if a match may be empty, or the text before it matters.
     fn first_bytes(&mut self) -> Option<Bytes> {
         let mut seen = vec![false; self.program.len()];
         let (mut pending, mut first) = (vec![0_usize], Bytes::default());

@@ -1,7 +1,7 @@
-//! What a command is: name, arity, flags, where its keys are, ACL categories, arguments, documentation.
+//! A command's entry: name, arity, flags, the places of its keys, ACL categories, arguments, documentation.
 //!
 //! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived
-//! from these entries; nothing about a command is said anywhere else.
+//! from these entries; no other place has facts about a command.
 
 mod about;
 mod flags;
@@ -83,12 +83,12 @@ pub enum Begin {
     /// At this argument.
     Index(usize),
     /// After the first such word from an argument on; if that is negative, it counts from the end, and the
-    /// search goes backwards. So clients are told; the command's [`Spec::find_keys`] knows better (MIGRATE's
-    /// KEYS, GEORADIUS' STORE).
+    /// search runs backwards. That is the form for clients; the command's [`Spec::find_keys`] is exact
+    /// (MIGRATE's KEYS, GEORADIUS' STORE).
     FirstKeyword(&'static str, isize),
-    /// After the last such word, wherever it stands, so that clients are told `unknown` (SORT's STORE).
+    /// After the last such word, wherever it stands, so that clients see `unknown` (SORT's STORE).
     Keyword(&'static str),
-    /// Not to be told from the arguments (SORT's GET patterns).
+    /// Not in the arguments (SORT's GET patterns).
     Unknown,
 }
 
@@ -96,25 +96,25 @@ pub enum Begin {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Find {
     /// Every `step`-th argument up to `last`, which is relative to the beginning or, if negative, to the end.
-    /// With a `limit` of n > 1, only the first 1/n of what is left counts.
+    /// With a `limit` of n > 1, only the first 1/n of the rest counts.
     Range {
-        /// See above.
+        /// The last key's index.
         last: isize,
-        /// See above.
+        /// The distance of keys.
         step: usize,
-        /// See above.
+        /// The divisor of the rest.
         limit: usize,
     },
     /// A count at `count` after the beginning, and as many keys from `first` after it.
     Count {
-        /// See above.
+        /// Index of the number of keys.
         count: usize,
-        /// See above.
+        /// Index of the first key.
         first: usize,
-        /// See above.
+        /// The distance of keys.
         step: usize,
     },
-    /// Not to be told from the arguments.
+    /// Not in the arguments.
     Unknown,
 }
 
@@ -125,14 +125,14 @@ pub struct KeyPart {
     pub begin: Begin,
     /// How its keys are found.
     pub find: Find,
-    /// What is done with them.
+    /// The operations on them.
     pub flags: KeyFlags,
-    /// What clients are told besides; empty if nothing is.
+    /// Further remarks for clients; empty without any.
     pub notes: &'static str,
 }
 
 impl KeyPart {
-    /// One key, the first argument: what it holds is told, and changed.
+    /// One key, the first argument: its value is returned, and changed.
     pub const UPDATED: KeyPart = KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE));
 
     /// Keys that are found so.
@@ -140,7 +140,7 @@ impl KeyPart {
         KeyPart { begin, find, flags, notes: "" }
     }
 
-    /// Says what clients are told besides.
+    /// Adds remarks for clients.
     pub const fn notes(mut self, notes: &'static str) -> KeyPart {
         self.notes = notes;
         self
@@ -172,8 +172,8 @@ impl KeyPart {
         KeyPart::new(Begin::Index(index), Find::Count { count: 0, first: 1, step: 1 }, flags)
     }
 
-    /// Whether the request ends where a part up to its end would begin: there are none of these keys, which
-    /// COMMAND GETKEYS does not allow, and PFMERGE without a source does.
+    /// Whether the request ends where a part up to its end would begin: there are no such keys, which COMMAND
+    /// GETKEYS does not allow, and PFMERGE without a source does.
     pub fn is_left_out(&self, args: &Args<'_>) -> bool {
         let is_to_end = matches!(self.find, Find::Range { last: ..0, .. });
         is_to_end && self.begin == Begin::Index(args.len())
@@ -275,8 +275,7 @@ impl std::fmt::Debug for Databases {
     }
 }
 
-/// What a command does to the state in which the following commands of a connection, or of an append-only
-/// file, run.
+/// A command's effect on the state in which later commands of a connection, or of an append-only file, run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Nothing.
@@ -293,11 +292,11 @@ pub enum Control {
     RunScript(ScriptSource),
     /// The libraries of functions change.
     ChangeLibraries(LibraryChange),
-    /// It tells of slots that are on their way to this node of a cluster.
+    /// It announces slots that are on their way to this node of a cluster.
     TrackSlots,
 }
 
-/// What a command that runs a script is given.
+/// The source of a script in a command.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ScriptSource {
     /// The script itself.
@@ -330,7 +329,7 @@ pub type FindKeyFlags = fn(&Args<'_>) -> KeyFlags;
 /// See [`Spec::find_keys`].
 pub type FindKeys = fn(&Args<'_>, &mut Vec<usize>) -> bool;
 
-/// What is said of a command besides what runs it.
+/// Facts about a command besides its handler.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Name in lower case; of a subcommand, its own (`get` of `config|get`).
@@ -346,13 +345,13 @@ pub struct Spec {
     /// Appends the indexes of the keys, for a command whose options its key spec cannot tell from them; false
     /// when the arguments do not fit.
     pub find_keys: Option<FindKeys>,
-    /// What is done with the keys, for a command with which that depends on the arguments.
+    /// The operations on the keys, for a command with which they depend on the arguments.
     pub key_flags: Option<FindKeyFlags>,
     /// Channels among the arguments.
     pub channels: Channels,
     /// Databases besides the selected one.
     pub databases: Databases,
-    /// What it does to the connection's transaction or database.
+    /// Its effect on the connection's transaction or database.
     pub control: Control,
     /// The indexes of the arguments that no log may show, in their order.
     pub secrets: Option<FindSecrets>,
@@ -374,7 +373,7 @@ pub struct Spec {
     pub history: &'static [Change],
     /// Since when clients should not use it, and what took its place.
     pub deprecated: Option<Deprecation>,
-    /// What proxies and cluster clients are told.
+    /// Rules for proxies and cluster clients.
     pub tips: &'static [Tip],
     /// True for arguments with which the command touches keys that it does not name: it then runs with all
     /// shards held.
@@ -459,20 +458,20 @@ impl Spec {
         !self.flags.has(Flags::WALK) && self.has_keys() && self.key_indexes(args, out)
     }
 
-    /// What is done with the keys of a part, given the arguments.
+    /// The operations on the keys of a part, given the arguments.
     fn key_flags_of(&self, flags: KeyFlags, args: &Args<'_>) -> KeyFlags {
         let hidden = KeyFlags::VARIABLE_FLAGS | KeyFlags::INCOMPLETE;
         self.key_flags.map_or(flags, |find| find(args)).without(hidden)
     }
 
-    /// The only key and what is done with it, where its place follows from the spec alone.
+    /// The only key and the operations on it, where its place follows from the spec alone.
     pub fn single_key_access(&self, args: &Args<'_>) -> Option<(usize, KeyFlags)> {
         let (index, part) = (self.single_key()?, self.keys.first()?);
         let is_there = self.find_keys.is_none() && index < args.len();
         is_there.then(|| (index, self.key_flags_of(part.flags, args)))
     }
 
-    /// The indexes of all keys and what is done with each; `None` when the arguments do not fit the spec.
+    /// The indexes of all keys and the operations on each; `None` when the arguments do not fit the spec.
     pub fn key_accesses(&self, args: &Args<'_>) -> Option<Vec<(usize, KeyFlags)>> {
         let flags_of = |flags| self.key_flags_of(flags, args);
         let (mut keys, mut indexes) = (Vec::new(), Vec::new());
@@ -489,7 +488,7 @@ impl Spec {
             if !find(args, &mut indexes) {
                 return None;
             }
-            // The parts only tell what is done with the keys; of one that none of them finds, all is to be
+            // The parts only give the operations on the keys; of a key that none of them finds, all are to be
             // expected.
             keys.retain(|(index, _)| indexes.contains(index));
             indexes.retain(|index| !keys.iter().any(|(known, _)| known == index));
@@ -509,7 +508,7 @@ impl Spec {
         self.has_keys() || self.flags.has(Flags::READONLY) || self.flags.has(Flags::WRITE)
     }
 
-    /// COMMAND's first key, last key and step, as it tells them for simple specs.
+    /// COMMAND's first key, last key and step, in its form for simple specs.
     pub fn legacy_range(&self) -> (i64, i64, i64) {
         let mut range: Option<(i64, i64, i64)> = None;
         for part in self.keys {
@@ -532,7 +531,7 @@ impl Spec {
 /// A command: its spec and what runs it. `H` is the type of handler, which differs between commands that work
 /// on data and those that work on the server.
 pub struct Command<H: 'static> {
-    /// What it is.
+    /// Its specification.
     pub spec: Spec,
     /// What runs it; `None` for a container that is nothing without a subcommand.
     pub handler: Option<H>,

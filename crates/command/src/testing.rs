@@ -1,5 +1,4 @@
-//! A fixture for tests without a server: runs requests through the command table against an engine of its own
-//! making.
+//! A fixture for tests without a server: runs requests through the command table against a fresh engine.
 //!
 //! Invariant: a request goes the way that the server takes: it is looked up in [`FAMILIES`], its arity is
 //! checked, its keys are found by the spec alone, their shards are locked while the handler runs and released

@@ -25,9 +25,9 @@ impl Counter {
     }
 }
 
-/// Whether what a thread runs has begun to change something, so that a panic may leave it half changed. Only
-/// the thread itself writes and reads it; it is atomic since the panic hook reads it beside the borrow of
-/// [`Keys`].
+/// Whether the running request of a thread has begun to change something, so that a panic may leave it half
+/// changed. Only the thread itself writes and reads it; it is atomic since the panic hook reads it beside the
+/// borrow of [`Keys`].
 ///
 /// [`Keys`]: crate::Keys
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl ChangeMark {
     }
 }
 
-/// What the keyspace counts, per thread.
+/// The keyspace's counters, per thread.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Whether the thread's request has begun to change something.

@@ -1,8 +1,8 @@
-//! What a command did, for those who follow: canonical effects for the journal, key events for subscribers.
+//! A command's effects for its followers: canonical effects for the journal, key events for subscribers.
 //!
-//! A handler that says nothing has its request recorded as it came. One whose request is not deterministic,
-//! or means something else when it is replayed later, records the commands that have the same effect (as
-//! Redis propagates it: SPOP as SREM, EXPIRE as PEXPIREAT).
+//! A handler without a record has its request recorded as it came. One whose request is not deterministic, or
+//! means something else when it is replayed later, records the commands that have the same effect (as Redis
+//! propagates it: SPOP as SREM, EXPIRE as PEXPIREAT).
 
 use martlet_journal::{Pending, encode, encode_request};
 use martlet_protocol::request::Args;
@@ -71,11 +71,11 @@ pub struct KeyEvent {
     pub db: usize,
     /// The key.
     pub key: Vec<u8>,
-    /// The fields that it tells of; none if no channel names them.
+    /// The fields that it is about; empty if no channel names them.
     pub subkeys: Vec<Vec<u8>>,
 }
 
-/// What a change came from.
+/// The cause of a change.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The command that runs.
@@ -93,13 +93,13 @@ pub struct Invalidation {
     pub key: Vec<u8>,
     /// Ids of the clients that have read it.
     pub clients: Vec<u64>,
-    /// Clients that want to know of all keys, or of those with a prefix, are to be told too.
+    /// Clients that track all keys, or those with a prefix, are to be notified too.
     pub broadcast: bool,
-    /// What the change came from.
+    /// The cause of the change.
     pub cause: Cause,
 }
 
-/// What others are to be told of.
+/// Changes to publish.
 #[derive(Debug, Default)]
 pub struct News {
     /// Events of keys, in order.
@@ -113,11 +113,11 @@ pub struct News {
 /// Effects of the command that runs now.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Somebody follows the journal; when not, nothing is recorded.
+    /// The journal has a follower; without one, nothing is recorded.
     pub recording: bool,
-    /// How deletions are told that nobody has asked for.
+    /// The commands of deletions that no request asked for.
     pub deletions: Deletions,
-    /// Event classes that somebody wants; 0 when nobody does.
+    /// Event classes with subscribers; 0 without any.
     pub wanted_events: u32,
     /// The request is not to be recorded: something else stands for it.
     replaced: bool,
@@ -129,11 +129,11 @@ pub struct Effects {
     warnings: Vec<String>,
 }
 
-/// So many warnings are kept until keys are released; the first of them.
+/// Most warnings that are kept until keys are released; the first of them.
 const WARNINGS_KEPT: usize = 16;
 
-/// The command that tells of a deletion: those who follow free the value at once or in the background, as is
-/// set here (`lazyfree-lazy-…`). Here that is always done in the background.
+/// The command of a deletion: followers free the value at once or in the background, by the settings here
+/// (`lazyfree-lazy-…`). Here that is always done in the background.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Deletion {
     /// DEL.
@@ -158,20 +158,20 @@ impl Deletion {
     }
 }
 
-/// How deletions are told that nobody has asked for.
+/// The commands of deletions that no request asked for.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deletions {
-    /// Of what has expired.
+    /// Of expired keys.
     pub expiry: Deletion,
-    /// Of what was evicted.
+    /// Of evicted keys.
     pub eviction: Deletion,
-    /// Of what a command has removed by the way: nothing was left of it, or its time was past.
+    /// Of keys that a command has removed by the way: nothing was left of them, or their time was past.
     pub removal: Deletion,
 }
 
 impl Effects {
-    /// Records a command that stands for what was done in this database; the request itself is then not
-    /// recorded. The arguments are only built when somebody follows.
+    /// Records a command that stands for a change in this database; the request itself is then not recorded.
+    /// The arguments are only built when there is a follower.
     pub fn replace<A: AsRef<[u8]>, I: IntoIterator<Item = A>>(
         &mut self,
         db: usize,
@@ -217,7 +217,7 @@ impl Effects {
         }
     }
 
-    /// What is to be recorded. It stays until [`Pending::clear`].
+    /// The pending records. They stay until [`Pending::clear`].
     #[inline]
     pub fn pending(&mut self) -> &mut Pending {
         &mut self.pending
@@ -232,13 +232,13 @@ impl Effects {
         }
     }
 
-    /// Whether somebody wants to know which fields an event of this class tells of.
+    /// Whether a subscriber wants the fields of an event of this class.
     #[inline]
     pub fn wants_subkeys(&self, class: EventClass) -> bool {
         self.wanted_events & class.0 != 0 && self.wanted_events & EventClass::OF_SUBKEYS.0 != 0
     }
 
-    /// Notes an event of fields of a key. They are only asked for when somebody wants them.
+    /// Records an event of fields of a key. They are only built when a subscriber wants them.
     #[inline]
     pub fn event_of_subkeys<S: Into<Vec<u8>>>(
         &mut self,
@@ -271,19 +271,19 @@ impl Effects {
         self.news.flushed = true;
     }
 
-    /// Drops what a request noted that is given up.
+    /// Drops the records of a request that is given up.
     pub(crate) fn abandon(&mut self) {
         (self.replaced, self.has_news) = (false, false);
         self.news = News::default();
         self.warnings.clear();
     }
 
-    /// Drops events that were noted: what they tell of is undone. Caches that were to drop a key still do.
+    /// Drops recorded events: their changes are undone. Caches that were to drop a key still do.
     pub(crate) fn drop_events(&mut self) {
         self.news.events.clear();
     }
 
-    /// Notes what the log is to say once the keys are released.
+    /// Adds a warning for the log, written once the keys are released.
     pub fn warn(&mut self, text: String) {
         if self.warnings.len() < WARNINGS_KEPT {
             self.has_news = true;
@@ -291,7 +291,7 @@ impl Effects {
         }
     }
 
-    /// What the log is to say. Clears it.
+    /// Takes the warnings for the log.
     pub fn take_warnings(&mut self) -> Vec<String> {
         self.has_news = false;
         std::mem::take(&mut self.warnings)
@@ -303,7 +303,7 @@ impl Effects {
         self.has_news
     }
 
-    /// What others are to be told of. Clears it.
+    /// Takes the changes to publish.
     pub fn take_news(&mut self) -> News {
         self.has_news = !self.warnings.is_empty();
         std::mem::take(&mut self.news)

@@ -1,4 +1,5 @@
-//! Who waits for a change of a key: WATCHing clients and blocked ones. One table per shard, under its lock.
+//! Clients that wait for a change of a key: WATCHing clients and blocked ones. One table per shard, under its
+//! lock.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -70,7 +71,7 @@ impl Watcher {
     }
 }
 
-/// What a blocked client waits for its keys to hold.
+/// The value that a blocked client waits for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// A value of this type, which its request takes something from.
@@ -86,9 +87,9 @@ impl Awaited {
     }
 }
 
-/// Nobody is serving it.
+/// No thread is serving it.
 const WAITING: u8 = 0;
-/// Somebody runs its request to see whether it can be served.
+/// A thread runs its request to see whether it can be served.
 const SERVING: u8 = 1;
 /// Served or given up.
 const ENDED: u8 = 2;
@@ -103,18 +104,18 @@ pub struct Waiter {
     pub db: usize,
     /// The keys that it waits for.
     pub keys: Vec<Vec<u8>>,
-    /// What it waits for them to hold; `None` if it waits for no key.
+    /// The value that it waits for; `None` if it waits for no key.
     pub awaited: Option<Awaited>,
     /// Later waiters have higher numbers, and so each queue is sorted by them.
     number: u64,
     /// [`WAITING`], [`SERVING`] or [`ENDED`].
     state: AtomicU8,
-    /// What the server needs to run the request for it.
+    /// The server's data to run the request for it.
     pub request: Box<dyn Any + Send + Sync>,
 }
 
 impl Waiter {
-    /// A waiter that nobody has claimed. Made with the shards of its keys held, like the queueing that
+    /// A waiter that no thread has claimed. Made with the shards of its keys locked, like the queueing that
     /// follows.
     pub fn new(
         thread: usize,
@@ -151,7 +152,7 @@ impl Waiter {
         self.state.compare_exchange(WAITING, SERVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Ends what [`Waiter::serve_begin`] began: the wait is over, or goes on.
+    /// Ends the attempt that [`Waiter::serve_begin`] began: the wait is over, or continues.
     pub fn serve_end(&self, served: bool) {
         self.state.store(if served { ENDED } else { WAITING }, Ordering::Release);
     }
@@ -174,7 +175,7 @@ impl Waiter {
     }
 }
 
-/// A key that somebody is blocked on and that has changed.
+/// A changed key with blocked clients.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReadyKey {
     /// Its database.
@@ -183,7 +184,7 @@ pub struct ReadyKey {
     pub key: Vec<u8>,
 }
 
-/// Keys that somebody is blocked on and that have changed: each once, in the order in which they did.
+/// Changed keys with blocked clients: each once, in the order of the changes.
 #[derive(Debug, Default)]
 pub struct ReadyKeys {
     keys: Vec<ReadyKey>,
@@ -191,7 +192,7 @@ pub struct ReadyKeys {
 }
 
 impl ReadyKeys {
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -217,8 +218,7 @@ impl ReadyKeys {
     }
 }
 
-/// The watchers and waiters of one shard's keys. Nobody watches or waits most of the time, which is one null
-/// pointer.
+/// The watchers and waiters of one shard's keys. Most of the time there are none, which is one null pointer.
 #[derive(Default)]
 pub struct Hooks {
     tables: Option<Box<Tables>>,
@@ -239,11 +239,11 @@ struct Tables {
     waiters: HashMap<Place, Queue, RandomState>,
     /// Ids of the clients that cache a key, ascending. Caches know no databases.
     cached: HashMap<Vec<u8>, Vec<u64>, RandomState>,
-    /// Some client is to be told of every change.
+    /// Some client is to be notified of every change.
     is_broadcast: bool,
 }
 
-/// Who is blocked on one key.
+/// Clients that are blocked on one key.
 #[derive(Default)]
 struct Queue {
     /// First come first.
@@ -266,13 +266,13 @@ impl Tables {
 }
 
 impl Hooks {
-    /// Whether nobody waits for anything: the test that every write pays.
+    /// Whether there is no watcher and no waiter: the test that every write pays.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.tables.is_none()
     }
 
-    /// Drops the tables once nobody is in them.
+    /// Drops the tables once they are empty.
     fn tidy(&mut self) {
         if self.tables.as_ref().is_some_and(|tables| tables.is_empty()) {
             self.tables = None;
@@ -342,7 +342,7 @@ impl Hooks {
     }
 
     /// The next `most` waiters of a key after the one with the number `after` (0: from the first), first come
-    /// first; none if the key is not there and its removal concerns nobody.
+    /// first; empty if the key is not there and its removal concerns no waiter.
     pub fn waiters(
         &self,
         db: usize,
@@ -357,8 +357,8 @@ impl Hooks {
         queue.waiters.range(from..).take(most).cloned().collect()
     }
 
-    /// Tells watchers of a change, after which the key is there or not; true if that concerns
-    /// somebody who is blocked on the key.
+    /// Notifies watchers of a change, after which the key is there or not; true if that concerns a client
+    /// that is blocked on the key.
     pub fn changed(&self, db: usize, key: &[u8], is_there: bool) -> bool {
         let Some(tables) = &self.tables else { return false };
         let place = (db, key.to_vec());
@@ -399,7 +399,7 @@ impl Hooks {
         (cached.len(), cached.values().map(Vec::len).sum())
     }
 
-    /// Whether some client is to be told of every change.
+    /// Whether some client is to be notified of every change.
     pub(crate) fn is_broadcast(&self) -> bool {
         self.tables.as_ref().is_some_and(|tables| tables.is_broadcast)
     }
@@ -412,31 +412,31 @@ impl Hooks {
         self.tidy();
     }
 
-    /// Keys of a database that somebody watches, with the watchers.
+    /// Watched keys of a database, with the watchers.
     pub fn watched(&self, db: usize) -> impl Iterator<Item = (&[u8], impl Iterator<Item = &Watcher>)> {
         let all = self.tables.iter().flat_map(|tables| tables.watchers.iter());
         let of_db = all.filter(move |((watched_db, _), _)| *watched_db == db);
         of_db.map(|((_, key), flags)| (key.as_slice(), flags.values()))
     }
 
-    /// Keys of a database that somebody is blocked on.
+    /// Keys of a database with blocked clients.
     pub fn blocked_keys(&self, db: usize) -> impl Iterator<Item = &[u8]> {
         let all = self.tables.iter().flat_map(|tables| tables.waiters.keys());
         all.filter(move |(waiting_db, _)| *waiting_db == db).map(|(_, key)| key.as_slice())
     }
 
-    /// Number of keys that somebody is blocked on.
+    /// Number of keys with blocked clients.
     pub fn blocked_key_count(&self) -> usize {
         self.tables.as_ref().map_or(0, |tables| tables.waiters.len())
     }
 
-    /// Number of keys on which somebody is blocked until they are removed, at the latest.
+    /// Number of keys with clients that are blocked until they are removed, at the latest.
     pub fn blocked_until_removed_count(&self) -> usize {
         let queues = self.tables.iter().flat_map(|tables| tables.waiters.values());
         queues.filter(|queue| queue.until_removed > 0).count()
     }
 
-    /// Number of keys that somebody watches.
+    /// Number of watched keys.
     pub fn watched_key_count(&self) -> usize {
         self.tables.as_ref().map_or(0, |tables| tables.watchers.len())
     }
@@ -489,7 +489,7 @@ mod tests {
         let first = hooks.waiters(0, b"k", true, 0, 3);
         assert_eq!(first.len(), 3);
         assert!(first.iter().zip(&all).all(|(a, b)| Arc::ptr_eq(a, b)));
-        // Some before the place and one after it leave meanwhile.
+        // Some before the place and one after it leave in this time.
         for gone in [0, 2, 3] {
             hooks.unblock(0, b"k", &all[gone]);
         }

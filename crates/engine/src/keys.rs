@@ -42,7 +42,7 @@ pub struct Keys {
     pub db: usize,
     /// The time at which the command runs, Unix milliseconds: see [`Keys::set_time`].
     pub now_ms: i64,
-    /// What is due at this time has expired: `now_ms`, unless nothing is to count as expired.
+    /// Times up to this one have passed: `now_ms`, unless nothing is to count as expired.
     pub due_ms: i64,
     /// How accesses are noted.
     pub touch: Touch,
@@ -54,18 +54,18 @@ pub struct Keys {
     pub dirty: u64,
     /// Effects for the journal and for subscribers.
     pub effects: Effects,
-    /// The end of the last record that was appended to the journal; whoever takes note sets it to 0.
+    /// The end of the last record that was appended to the journal; its reader sets it to 0.
     pub recorded: Position,
-    /// FLUSHALL has run: what was saved before is to be replaced. Whoever ran it takes note.
+    /// FLUSHALL has run: the last save is to be replaced. Its caller takes note.
     pub flushed_all: bool,
-    /// Keys that somebody is blocked on and that have changed.
+    /// Changed keys with blocked clients.
     pub ready: ReadyKeys,
-    /// A shard was not looked at, since it would have had to wait while a script is busy. Whoever runs
-    /// commands takes note.
+    /// A shard was left out, since the wait for it might last while a script is busy. The caller of commands
+    /// takes note.
     pub gave_up: bool,
     /// For random choices.
     pub random: Random,
-    /// What a script has changed.
+    /// A script's changes.
     pub(crate) undo: Undo,
 }
 
@@ -105,13 +105,13 @@ impl Keys {
         (self.now_ms, self.due_ms) = (now_ms, now_ms);
     }
 
-    /// Lets commands see what has expired as if it had not, until the time is set again.
+    /// Lets commands see expired keys as if they had not expired, until the time is set again.
     pub fn see_expired(&mut self) {
         self.due_ms = i64::MIN;
     }
 
-    /// Whether what is to expire at this time is deleted at once instead: the time is over, and the deletion
-    /// nobody else's to decide.
+    /// Whether a value that is to expire at this time is deleted at once instead: the time is over, and the
+    /// deletion is this server's to decide.
     #[inline]
     pub fn deletes_at_once(&self, at_ms: i64) -> bool {
         at_ms <= self.now_ms && !self.keep_expired && !self.sets_past_times
@@ -160,7 +160,8 @@ impl Keys {
 
     // ---- reading ----
 
-    /// The entry as it is, without noting an access; an expired one is as none. Several may be held at once.
+    /// The entry as it is, without recording an access; an expired one is treated as absent. Several may be
+    /// held at once.
     #[inline]
     pub fn get(&self, key: &Key<'_>) -> Option<Entry<'_>> {
         let due_ms = self.due_ms;
@@ -194,7 +195,7 @@ impl Keys {
     /// As [`Keys::lookup_quietly`] without an event if the key is absent (OBJECT).
     pub fn inspect(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         let wanted = self.effects.wanted_events;
-        // A deletion of what has expired is told of all the same.
+        // A deletion of an expired key is published all the same.
         self.effects.wanted_events = wanted & !EventClass::MISSED.0;
         self.lookup_quietly(key);
         self.effects.wanted_events = wanted;
@@ -247,8 +248,8 @@ impl Keys {
 
     // ---- changing ----
 
-    /// To be called before a key is changed: a snapshot under way gets what it held, and whoever may undo the
-    /// change.
+    /// To be called before a key is changed: a snapshot under way gets the old value, and so does the undo
+    /// log of a script.
     #[inline]
     fn preserve(&mut self, key: &Key<'_>) {
         if self.engine.snapshot.is_on() || self.undo.is_on() {
@@ -292,8 +293,8 @@ impl Keys {
         self.db_of_mut(key).object_or_insert::<T>(key, lru).ok_or(WrongType)
     }
 
-    /// What a key's access information becomes when a value is stored: under LFU, and where accesses are not
-    /// noted, a key that is there keeps its own.
+    /// A key's access information after a value is stored: under LFU, and where accesses are not recorded, a
+    /// present key keeps its own.
     #[inline]
     fn lru_to_store(&self, key: &Key<'_>) -> u32 {
         match self.touch {
@@ -307,7 +308,7 @@ impl Keys {
         self.get(key).map_or_else(|| self.touch.initial(self.now_ms), |entry| entry.lru())
     }
 
-    /// Notes the event `new` if the key is not there and somebody wants to know.
+    /// Records the event `new` if the key is not there and a subscriber wants it.
     #[inline]
     fn note_new(&mut self, key: &Key<'_>) {
         if self.effects.wanted_events & EventClass::NEW.0 != 0 && self.get(key).is_none() {
@@ -438,7 +439,7 @@ impl Keys {
         }
     }
 
-    /// Stores a value of any type; what the key held is discarded.
+    /// Stores a value of any type; the key's old value is discarded.
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry_ms: Option<i64>) {
         self.preserve(key);
         self.note_value_due(key, &value, expiry_ms);
@@ -517,7 +518,7 @@ impl Keys {
         }
     }
 
-    /// Says that the key was changed: one more change, watchers and waiters told, an event noted.
+    /// Records that the key was changed: one more change, watchers and waiters notified, an event recorded.
     #[inline]
     pub fn changed(&mut self, key: &Key<'_>, class: EventClass, event: &'static str) {
         self.dirty += 1;
@@ -525,7 +526,7 @@ impl Keys {
         self.effects.event(class, event, self.db, key.bytes);
     }
 
-    /// Tells watchers and waiters that the key was changed.
+    /// Notifies watchers and waiters that the key was changed.
     #[inline]
     pub fn signal(&mut self, key: &Key<'_>) {
         if let Touch::Lrm(clock) = self.touch {
@@ -536,7 +537,7 @@ impl Keys {
         }
     }
 
-    /// Tells watchers and waiters of a change that no client asked for: the time of a key, or of fields in
+    /// Notifies watchers and waiters of a change that no client asked for: the time of a key, or of fields in
     /// it, had come, or the key was evicted.
     pub(crate) fn signal_by_server(&mut self, key: &Key<'_>) {
         if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
@@ -702,7 +703,7 @@ impl Keys {
     }
 }
 
-/// Tells the watchers of a database's keys for which `concerned` holds.
+/// Notifies the watchers of a database's keys for which `concerned` holds.
 fn touch_watched(state: &ShardState, db: usize, concerned: impl Fn(&Db, &[u8]) -> bool) {
     for (key, flags) in state.hooks.watched(db) {
         if concerned(state.keys.db(db), key) {

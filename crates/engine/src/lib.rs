@@ -1,9 +1,8 @@
-//! Who may touch which keys when: shard locks and the gate, and the view of the keyspace that command
-//! handlers get.
+//! Access to keys: shard locks and the gate, and the view of the keyspace that command handlers get.
 //!
-//! Two levels, nothing else. A command locks the shards of its keys in ascending order, runs, unlocks.
-//! Whatever needs the whole store closes the [`Gate`], waits until every thread is out, and runs alone. No
-//! handler runs outside both.
+//! Two levels, nothing else. A command locks the shards of its keys in ascending order, runs, unlocks. A
+//! command that needs the whole store closes the [`Gate`], waits until every thread is out, and runs alone.
+//! No handler runs outside both.
 
 mod counters;
 mod effects;

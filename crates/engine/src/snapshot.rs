@@ -1,12 +1,12 @@
 //! The keyspace as it was at one instant, read while it changes.
 //!
 //! At the cut, behind the closed gate, every database of every shard is *pending*. A [`Walk`] takes the
-//! entries of pending databases, segment by segment, under their shard's lock. Who changes a key that the
-//! walk has not come to saves its old content first, and marks the key, so that the walk passes over it. What
-//! always holds: a key of the cut is handed out once, as it was then, and no other key is; but a key or field
-//! whose time has come since may be missing.
+//! entries of pending databases, segment by segment, under their shard's lock. A thread that changes a key
+//! which the walk has not reached saves its old content first, and marks the key, so that the walk passes
+//! over it. Invariant: a key of the cut is handed out once, as it was then, and no other key is; but a key or
+//! field whose time has come since may be missing.
 //!
-//! All that a change pays while there is no snapshot is one test of a flag that nobody writes.
+//! Without a snapshot a change pays for one test of a flag that is not written to.
 
 mod pins;
 
@@ -30,9 +30,9 @@ use pins::{Pin, Pins};
 /// Keys that are taken under one hold of a shard's lock, about: some microseconds.
 const SLICE_KEYS: usize = 64;
 
-/// How long a walk goes on before it lets others run while it holds nothing. The kernel lets a thread that
-/// has just begun go on for longer than that (1.4 ms with two cores), so that it is not while a shard is held
-/// that others take its place.
+/// How long a walk runs before it lets other threads run while it holds nothing. The kernel lets a thread
+/// that has just begun run for longer than that (1.4 ms with two cores), so that other threads do not take
+/// its place while it holds a shard.
 const REST_INTERVAL: Duration = Duration::from_micros(700);
 
 /// The content of a key at the cut.
@@ -55,14 +55,14 @@ pub struct SavedKey<'a> {
     pub expiry_ms: Option<i64>,
     /// Its 24 bits of access information.
     pub lru: u32,
-    /// What it holds.
+    /// Its value.
     pub value: SavedValue<'a>,
 }
 
 #[derive(Debug)]
 enum StoredValue {
     Int(i64),
-    /// So many bytes of the text, behind the key.
+    /// This number of bytes of the text, behind the key.
     Bytes(usize),
     Shared(Value),
     Pinned(Arc<Pin>),
@@ -108,7 +108,7 @@ impl SavedKeys {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -158,7 +158,7 @@ impl SavedKeys {
 struct Pending {
     /// Its number at the cut.
     cut_db: usize,
-    /// Its number now; or, if it was emptied as a whole, what it held.
+    /// Its number now; or, if it was emptied as a whole, its old content.
     place: Place,
     /// Keys whose order is below have been taken.
     from: u64,
@@ -197,16 +197,16 @@ impl Part {
     }
 }
 
-/// What the engine has of the snapshot under way.
+/// The engine's part of the snapshot under way.
 #[derive(Default)]
 pub struct Snapshot {
     /// There is one. It rises behind the closed gate only.
     is_on: AtomicBool,
     /// Counts them.
     epoch: AtomicU64,
-    /// What writers saved, each in the part of its thread number: nobody but the walk meets it there.
+    /// Keys saved by writers, each in the part of its thread number: only the walk meets it there.
     saved: Box<[CachePadded<Mutex<SavedKeys>>]>,
-    /// On a line of its own: every change reads the words above.
+    /// On a separate line: every change reads the words before it.
     progress: CachePadded<Progress>,
 }
 
@@ -233,14 +233,14 @@ impl Snapshot {
         Snapshot { saved, ..Snapshot::default() }
     }
 
-    /// Whether changes must save what they change.
+    /// Whether changes must save the old values.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// The longest time for which the last walk, or the one under way, has held a shard beside those who
-    /// serve, nanoseconds: as it passed, and without what others ran on its core meanwhile.
+    /// The longest time for which the last walk, or the one under way, has held a shard beside serving
+    /// threads, nanoseconds: as it passed, and without the time of other threads on its core.
     pub fn longest_hold_ns(&self) -> [u64; 2] {
         self.progress.longest_hold.each_ref().map(|ns| ns.load(Ordering::Relaxed))
     }
@@ -317,8 +317,8 @@ impl Snapshot {
         }
     }
 
-    /// Takes what a database of a locked shard holds, all of which is to be deleted, if the walk has not come
-    /// to its end; else gives it back.
+    /// Takes the content of a database of a locked shard, all of which is to be deleted, if the walk has not
+    /// come to its end; else returns it.
     pub(crate) fn keep(&self, part: &mut Part, db: usize, content: Db) -> Option<Db> {
         match part.at(db) {
             Some(pending) => {
@@ -345,8 +345,8 @@ fn untouched(db: &Db, key: &Key<'_>, range: &Range<usize>, len: usize) -> Vec<u8
     [before, bytes.get(range.end..).unwrap_or_default()].concat()
 }
 
-/// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with a number of its own
-/// at the gate.
+/// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with its own number at
+/// the gate.
 pub struct Walk {
     engine: &'static Engine,
     /// `None` behind the closed gate.
@@ -354,7 +354,7 @@ pub struct Walk {
     shard: Option<usize>,
     /// The writer whose part was looked at last.
     writer: usize,
-    /// Room for what the next slice will read.
+    /// Room for the next slice's reads.
     queue: PrefetchQueue,
     /// When others were last let run.
     rested: Instant,
@@ -373,8 +373,8 @@ impl Walk {
         }
     }
 
-    /// A walk behind the closed gate, on behalf of the thread for which it is closed and which touches
-    /// nothing meanwhile. Its own threads keep apart by the shards' locks.
+    /// A walk behind the closed gate, on behalf of the thread that closed it, which touches nothing in that
+    /// time. Its own threads keep apart by the shards' locks.
     pub fn behind_gate(engine: &'static Engine) -> Walk {
         Walk {
             engine,
@@ -387,13 +387,13 @@ impl Walk {
     }
 
     /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is
-    /// held between calls.
+    /// locked between calls.
     ///
-    /// What writers saved comes with the rest, to whoever walks: all of it once the last walk has ended.
+    /// Keys saved by writers come with the rest, to any walk: all of them once the last walk has ended.
     pub fn take(&mut self, out: &mut SavedKeys) -> bool {
         out.clear();
         let snapshot = &self.engine.snapshot;
-        // However fast writers save, the walk goes on.
+        // However fast writers save, the walk advances.
         self.take_saved(out);
         self.rest();
         let shard = match self.shard {
@@ -414,7 +414,7 @@ impl Walk {
         };
         self.prefetch_slice(shard);
         let mut finished = Vec::new();
-        // Behind the gate nobody changes them.
+        // Behind the gate they do not change.
         let pins = self.thread.map(|_| &snapshot.progress.pins);
         let is_done = self.with_shard(shard, |state, part| {
             part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
@@ -427,13 +427,13 @@ impl Walk {
         }
         if is_done {
             self.shard = None;
-            // Release: who sees that all were walked sees what writers have saved.
+            // Release: a thread that sees that all were walked sees the keys that writers have saved.
             snapshot.progress.walked.fetch_add(1, Ordering::Release);
         }
         true
     }
 
-    /// Leaves out a shard that nobody asks for.
+    /// Leaves out a shard that is not wanted.
     fn pass_over(&self, shard: usize) {
         let snapshot = &self.engine.snapshot;
         let rest = self.with_shard(shard, |_, part| {
@@ -444,7 +444,7 @@ impl Walk {
         snapshot.progress.walked.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes what the next writer has saved, unless there is something already.
+    /// Takes the keys saved by the next writer, unless there are some already.
     fn take_saved(&mut self, out: &mut SavedKeys) {
         if out.is_empty() {
             let snapshot = &self.engine.snapshot;
@@ -465,8 +465,8 @@ impl Walk {
         }
     }
 
-    /// Has the processor fetch what the next slice will copy while nobody waits for the shard: most of a
-    /// slice's time goes for that.
+    /// Prefetches the keys that the next slice will copy while no thread waits for the shard: that is most of
+    /// a slice's time.
     fn prefetch_slice(&mut self, shard: usize) {
         let mut queue = std::mem::take(&mut self.queue);
         let epoch = self.engine.snapshot.epoch.load(Ordering::Relaxed);
@@ -478,8 +478,8 @@ impl Walk {
         self.queue = queue;
     }
 
-    /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when nobody wants the rest.
-    /// Takes what writers have saved last into `out`.
+    /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when the rest is not wanted.
+    /// Takes the last keys saved by writers into `out`.
     pub fn end(self, out: &mut SavedKeys) {
         let snapshot = &self.engine.snapshot;
         if snapshot.progress.walked.load(Ordering::Acquire) < SHARD_COUNT {
@@ -504,8 +504,8 @@ impl Walk {
     fn with_shard<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
         let engine = self.engine;
         self.thread.iter().for_each(|&thread| engine.gate.enter(thread));
-        // Behind the gate nobody waits for a single shard. Asking for the processor time takes longer than a
-        // short hold.
+        // Behind the gate no thread waits for a single shard. Asking for the processor time takes longer than
+        // a short hold.
         let cpu = self.thread.map(|_| cpu_ns());
         engine.lock(shard);
         let began = cpu.map(|cpu| (martlet_base::clock::monotonic(), cpu));
@@ -514,7 +514,7 @@ impl Walk {
         let result = work(&state.keys, part);
         engine.release(&mut locked);
         if let Some((instant, cpu)) = began {
-            // The second has what the thread spun in as well.
+            // The second includes the thread's spinning.
             let took = [instant.elapsed().as_nanos() as u64, cpu_ns() - cpu];
             for (longest, ns) in engine.snapshot.progress.longest_hold.iter().zip(took) {
                 longest.fetch_max(ns, Ordering::Relaxed);
@@ -541,8 +541,8 @@ fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue) {
     db.queue_walk_buckets(from, queue);
 }
 
-/// Takes about [`SLICE_KEYS`] keys of a locked shard; whether that was the end of it. What is done with goes
-/// to `finished`, to be dropped when the shard is not held any more.
+/// Takes about [`SLICE_KEYS`] keys of a locked shard; returns whether that was the end of it. Used-up parts
+/// go to `finished`, to be dropped when the shard is unlocked.
 fn take_slice(
     part: &mut Part,
     shard: &Shard,

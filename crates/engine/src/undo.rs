@@ -1,7 +1,7 @@
-//! Taking back what a script has changed, and locking more shards while it runs.
+//! Undoing a script's changes, and locking more shards while it runs.
 //!
-//! Invariant: what a key held is kept before its first change, so that a script which cannot go on leaves
-//! nothing but expirations. Long strings and collections are shared until they are changed.
+//! Invariant: a key's old value is kept before its first change, so that a script which cannot continue
+//! leaves nothing but expirations. Long strings and collections are shared until they are changed.
 
 use std::hash::RandomState;
 
@@ -11,7 +11,7 @@ use martlet_keyspace::{Key, Shard, Value};
 
 use crate::keys::Keys;
 
-/// What a key held.
+/// A key's old value.
 struct Old {
     value: Value,
     expiry_ms: Option<i64>,
@@ -65,7 +65,7 @@ impl Keys {
         self.undo.begin = Some(Begin { effects: self.effects.pending().mark(), dirty: self.dirty });
     }
 
-    /// Lets what was changed stand.
+    /// Lets the changes stand.
     pub fn end_undo(&mut self) {
         self.undo.begin = None;
         self.undo.old.retain_mut(|(_, old)| {
@@ -74,8 +74,8 @@ impl Keys {
         });
     }
 
-    /// Takes back what was changed since [`Keys::begin_undo`], and what was to be recorded and told of it.
-    /// What has expired meanwhile stays so. The shards are still locked.
+    /// Undoes the changes since [`Keys::begin_undo`], with their records and events. Keys that have expired
+    /// since stay so. The shards are still locked.
     pub fn undo(&mut self) {
         let Some(begin) = self.undo.begin.take() else { return };
         for (db, old) in std::mem::take(&mut self.undo.old) {
@@ -99,8 +99,8 @@ impl Keys {
         self.discard(replaced);
     }
 
-    /// Locks more shards besides those that are locked; false, and nothing has changed, if one of them is
-    /// not free and might never be: whoever has it may wait for one of ours.
+    /// Locks more shards besides the locked ones; false, and nothing has changed, if one of them is not free
+    /// and might never be: its holder may wait for one of these.
     pub fn try_lock_more(&mut self, shards: &[usize]) -> bool {
         let mut missing: Vec<usize> = shards.iter().copied().filter(|shard| !self.covers(*shard)).collect();
         missing.sort_unstable();
@@ -110,7 +110,7 @@ impl Keys {
         }
         let highest = self.locked_shards().last().copied();
         for (at, &shard) in missing.iter().enumerate() {
-            // Whoever locks in ascending order may wait.
+            // A thread that locks in ascending order may wait.
             let may_wait = highest.is_none_or(|highest| highest < shard);
             let engine = self.engine();
             let is_locked = if may_wait { engine.lock_unless_busy(shard) } else { engine.try_lock(shard) };

@@ -3,11 +3,11 @@
 //! Of a key's 64-bit hash, the top 16 bits are its tag, the bits below them choose the segment (most
 //! significant bit first), and the lowest bits chose the shard already. A segment grows in steps to 128 slots
 //! and then splits in two, so no insert pays for more than 128 entries. (Keys whose hashes agree in more bits
-//! than chance would have it, which somebody may have sought out, do not drive the directory: see [`Level`].)
-//! Two that became small are joined, and the directory is halved when none needs its last bit.
+//! than chance would have it, which an attacker may have sought out, do not drive the directory: see
+//! [`Level`].) Two that became small are joined, and the directory is halved when none needs its last bit.
 //!
 //! The directory is one [`Level`] up to 2^12 places, as all keys of a shard seldom need more. Beyond, a place
-//! whose keys need more bits gets a level of its own: so where a cluster's node has many keys with one hash
+//! whose keys need more bits gets a separate level: so where a cluster's node has many keys with one hash
 //! tag, no insert doubles a directory of millions of places, most of which hold nothing.
 
 use martlet_base::hash::{has_slots, spread};
@@ -93,10 +93,10 @@ fn tag(hash: u64) -> u16 {
     (hash >> TAG_SHIFT) as u16
 }
 
-/// A place in traversal order, from where on a scan goes: the lowest [`order`] of a segment, and a tag in it.
-/// With the tag 0 nothing of the segment has been visited. Else the bit below those that all its keys share
-/// is set as well: which tells afterwards whether the segment has been joined with another, of which the tags
-/// below have not been visited.
+/// A place in traversal order, from which a scan continues: the lowest [`order`] of a segment, and a tag in
+/// it. With the tag 0 nothing of the segment has been visited. Else the bit below those that all its keys
+/// share is set as well: which shows afterwards whether the segment has been joined with another, of which
+/// the tags below have not been visited.
 struct Position {
     start: u64,
     tag: u16,
@@ -120,7 +120,7 @@ impl Position {
     }
 }
 
-/// The segments that a table of so many keys will come to have, made out ahead: by depth and keys, in order.
+/// The expected segments of a table with this many keys, computed ahead: by depth and keys, in order.
 #[derive(Clone, Debug)]
 pub struct Plan(Vec<(u8, usize)>);
 
@@ -248,7 +248,7 @@ impl Table {
     /// Adds an entry whose key is not in the table. `hash_of` gives any entry's hash (a split needs it).
     pub(crate) fn insert(&mut self, hash: u64, entry: RawEntry, hash_of: &impl Fn(&[u8]) -> u64) {
         let index = self.root.index(path(hash));
-        // A place with a level of its own looks crowded.
+        // A place with a separate level looks crowded.
         let segment = match self.root.places[index].is_crowded() {
             false => &mut self.root.places[index],
             true => self.with_room(hash, hash_of),
@@ -307,12 +307,13 @@ impl Table {
     }
 
     /// Calls `visit` for at least `want` entries at or after `position` in traversal order, if there are as
-    /// many; `None` when the end was reached, else where to go on. Of the whole order it visits the range
-    /// only, and of that what `is` accepts, for those whose orders are others' as well at both ends. A
+    /// many; `None` when the end was reached, else the next position. Of the whole order it visits the range
+    /// only, and in it the entries that `is` accepts, since at both ends other keys may share an order. A
     /// position is that of an encoded [`Position`], 0 the begin of any range. An entry that is in the table
-    /// throughout a traversal from 0 is visited: positions order keys by hash bits that growth, shrinking
-    /// and splits of segments do not change; and of a segment that has been joined since, all is visited
-    /// that is not before the position's. Positions only rise, so a traversal ends however the table changes.
+    /// throughout a traversal from 0 is visited: positions order keys by hash bits that growth, shrinking and
+    /// splits of segments do not change; and of a segment that has been joined since, all entries are visited
+    /// that are not before the position's. Positions only rise, so a traversal ends however the table
+    /// changes.
     pub(crate) fn scan(
         &self,
         position: u64,
@@ -396,8 +397,8 @@ impl Table {
         next
     }
 
-    /// Number of entries whose keys `is` accepts, which all have orders from `first` to `last`, as nobody
-    /// else has but at both ends.
+    /// Number of entries whose keys `is` accepts, which all have orders from `first` to `last`, as no other
+    /// keys have but at both ends.
     pub(crate) fn count_range(&self, (first, last): (u64, u64), is: &impl Fn(&[u8]) -> bool) -> usize {
         let (mut from, mut count) = (first, 0);
         while from <= last && from < ORDERS {
@@ -645,7 +646,7 @@ mod tests {
             assert_eq!(sampled.len(), most.min(60_000));
         }
 
-        // A scan goes on while levels go; the last 500 keys stay until it has ended.
+        // A scan continues while levels go; the last 500 keys stay until it has ended.
         let (mut position, mut seen) = (Some(0), HashSet::new());
         let (most, last) = names.split_at(names.len() - 500);
         for (gone, name) in most.iter().chain(last).enumerate() {

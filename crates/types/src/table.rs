@@ -9,16 +9,16 @@
 //! - Every block is reference-counted. A clone shares the root and costs O(1); a write copies the blocks
 //!   between root and entry that are still shared, and nothing else. Reference counts are exact: a block is
 //!   written only with one.
-//! - Iteration and [`Table::scan`] go in the order of the hash, so a cursor is a position in hash space that
+//! - Iteration and [`Table::scan`] follow the order of the hash, so a cursor is a position in hash space that
 //!   splits and merges between two calls do not move.
 //! - Expiry times live in the entries that have one; nodes above such entries record the earliest below each
 //!   slot.
-//! - Of entries that agree in all [`DEPTH_MAX`] bits that the tree tells apart, those that do not fit into
+//! - Of entries that agree in all [`DEPTH_MAX`] bits that the tree distinguishes, those that do not fit into
 //!   one leaf are in a map beside the tree ([`excess`]).
 //!
-//! Invariant: a leaf or node at depth d contains exactly the entries whose hashes begin with its
-//! d-bit prefix; no node has a leaf as its only child; `len` and `timed` are the numbers of entries and of
-//! those with an expiry time.
+//! Invariant: a leaf or node at depth d contains exactly the entries whose hashes begin with its d-bit
+//! prefix; no node has a leaf as its only child; `len` and `timed` are the numbers of entries and of those
+//! with an expiry time.
 
 mod entry;
 mod excess;
@@ -52,7 +52,7 @@ const DEPTH_MAX: u32 = 48;
 /// Hash bits that a cursor leaves out: leaves begin and end at multiples of them.
 const CURSOR_SHIFT: u32 = 64 - DEPTH_MAX;
 
-/// What the entries of a table are.
+/// The kind of a table's entries.
 pub trait Kind: 'static {
     /// Whether entries have values and expiry times.
     const HAS_VALUES: bool;
@@ -97,14 +97,14 @@ pub struct Table<K: Kind> {
     /// No entry expires earlier.
     earliest_expiry_ms: i64,
     heap_bytes: usize,
-    /// What the tree has no room for, if there is any.
+    /// Entries for which the tree has no room, if there are any.
     excess: Option<Box<Excess>>,
     kind: PhantomData<K>,
 }
 
 // SAFETY: a table owns references to its blocks; shared blocks are only read, and their counts are atomic.
 unsafe impl<K: Kind> Send for Table<K> {}
-// SAFETY: as above; a shared reference only reads.
+// SAFETY: the same holds; a shared reference only reads.
 unsafe impl<K: Kind> Sync for Table<K> {}
 
 impl<K: Kind> Table<K> {
@@ -127,13 +127,13 @@ impl<K: Kind> Table<K> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that the allocator gave for the table's blocks. What a clone shares is counted in both.
+    /// Bytes that the allocator gave for the table's blocks. Blocks shared with a clone are counted in both.
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes

@@ -115,9 +115,9 @@ pub enum LexBound<'a> {
     Min,
     /// After every member: `+`.
     Max,
-    /// This member and what is inside: `[member`.
+    /// This member and those inside: `[member`.
     Inclusive(&'a [u8]),
-    /// What is inside of this member: `(member`.
+    /// Members inside of this one: `(member`.
     Exclusive(&'a [u8]),
 }
 
@@ -215,7 +215,7 @@ impl ZSet {
         }
     }
 
-    /// One probe step for what a search for a member will read; worthwhile for large sets only.
+    /// One probe step for the reads of a search for a member; worthwhile for large sets only.
     #[inline]
     pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match self.form.get() {
@@ -345,7 +345,7 @@ impl ZSet {
         self.at_rank(random.below(self.len() as u64) as usize)
     }
 
-    /// The ranks of entries with a score from `min` to `max`; empty where there is none.
+    /// The ranks of entries with a score from `min` to `max`; empty without any.
     pub fn ranks_by_score(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
         let (start, end) = match self.form.get() {
             Form::Packed(packed) => (
@@ -364,7 +364,7 @@ impl ZSet {
     }
 
     /// The ranks of entries with a member from `min` to `max`, in a set whose scores are all equal; empty
-    /// where there is none. With different scores some range is returned.
+    /// without any. With different scores some range is returned.
     pub fn ranks_by_lex(&self, min: LexBound<'_>, max: LexBound<'_>) -> Range<usize> {
         let (start, end) = match self.form.get() {
             Form::Packed(packed) => {
@@ -403,9 +403,9 @@ impl ZSet {
         end - start
     }
 
-    /// Calls `f` with entries from `cursor` on, 0 at the start, until at least `count` were given, and
-    /// returns the cursor to go on with, 0 at the end. An entry that is there from the first call to the last
-    /// is given.
+    /// Calls `f` with entries from `cursor` on, 0 at the start, until at least `count` were passed, and
+    /// returns the next cursor, 0 at the end. An entry that is there from the first call to the last is
+    /// passed.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Entry<'_>)) -> u64 {
         match self.form.get() {
             Form::Packed(packed) => {

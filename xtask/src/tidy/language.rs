@@ -22,10 +22,6 @@ const MARKERS: &[&str] = &[
 
 /// Most marked blocks of a crate, in percent; [`OTHER_CRATES`] where none is named.
 const CEILINGS: &[(&str, f64)] = &[
-    ("base", 6.5),
-    ("command", 3.5),
-    ("engine", 19.5),
-    ("persistence", 10.0),
     ("script", 14.5),
     ("server", 7.0),
 ];

@@ -91,7 +91,7 @@ fn is_lack_of_room(error: &io::Error) -> bool {
 }
 
 /// Copies the rest of `source` to a new file at `target`. The file is on disk when this returns; after an
-/// error there is none.
+/// error it does not exist.
 fn write_remnant(disk: &dyn Disk, target: &Path, source: &mut impl Read) -> io::Result<()> {
     let mut copy = || {
         let mut file = disk.create(target)?;

@@ -11,7 +11,7 @@ use super::{Item, STARS_MAX, each_of_class, match_one};
 /// Elements that one pass over the text looks for: their table takes 128 KB.
 const PASS_ELEMENTS: usize = 4096;
 
-/// What stands between two stars, or at an end.
+/// A part between two stars, or at an end.
 struct Piece<'a> {
     pattern: &'a [u8],
     /// Number of elements, which is that of the bytes that it matches.
@@ -22,7 +22,7 @@ struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// The piece with which `pattern` begins, and what follows it: a star, or nothing.
+    /// The piece with which `pattern` begins, and the rest: a star, or nothing.
     fn parse(pattern: &'a [u8], nocase: bool) -> (Piece<'a>, &'a [u8]) {
         let (mut at, mut len, mut is_plain) = (0, 0, !nocase);
         while let Some(&first) = pattern.get(at)

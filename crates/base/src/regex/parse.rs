@@ -14,7 +14,7 @@ struct Flags {
     literal: bool,
 }
 
-/// A group that is open, or what follows `(?i)` up to the end of its group.
+/// An open group, or the part behind `(?i)` up to the end of its group.
 struct Frame {
     /// Where its code begins.
     start: usize,
@@ -99,7 +99,7 @@ impl Parser<'_> {
                     self.open()?;
                     continue;
                 }
-                // What is repeated is nothing at all.
+                // The repeated part is empty.
                 [b'*' | b'+' | b'?' | b'{', ..] => None,
                 _ => {
                     self.atom()?;
@@ -166,7 +166,7 @@ impl Parser<'_> {
             match byte {
                 b'i' => flags.nocase = on,
                 b'n' => flags.newline = on,
-                // Which of several matches is told is of no consequence here.
+                // The choice among several matches has no effect here.
                 b'r' | b'U' => {}
                 b'-' => on = false,
                 b':' => {
@@ -232,7 +232,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows a backslash.
+    /// The part behind a backslash.
     fn escape(&mut self) -> Result<(), Invalid> {
         let byte = *self.rest().first().ok_or(Invalid::Escape)?;
         self.at += 1;
@@ -309,7 +309,7 @@ impl Parser<'_> {
             };
             self.at += usize::from(!braces);
             match self.rest() {
-                // Which of several matches is told is of no consequence here.
+                // The choice among several matches has no effect here.
                 [b'?', ..] => self.at += 1,
                 [b'*' | b'+', ..] => return Err(Invalid::Repetition),
                 _ => {}
@@ -373,7 +373,7 @@ impl Parser<'_> {
             self.code.extend_from_slice(&atom);
         }
         match max {
-            // x{2,4} is xx(x(x)?)?: whoever leaves skips all that is left.
+            // x{2,4} is xx(x(x)?)?: an exit skips the whole rest.
             Some(max) => {
                 for left in (1..=max - min).rev() {
                     self.code.push(Step::Branch((left * (len + 1)) as i32));

@@ -130,7 +130,8 @@ fn deep_nesting_and_dull_patterns_take_bounded_time() {
     assert!(!matches(&dull, &"a".repeat(3000)));
 }
 
-/// Usual expressions search any amount of text; what follows many branches at each byte ends at the budget.
+/// Usual expressions search any amount of text; one that follows many branches at each byte ends at the
+/// budget.
 #[test]
 fn a_match_takes_no_more_steps_than_its_budget_has() {
     let text = vec![b'a'; 4_000_000];
@@ -143,7 +144,7 @@ fn a_match_takes_no_more_steps_than_its_budget_has() {
     let mut dear = compile(b"(a{1,255}){1,90}b", false).unwrap();
     let mut budget = Budget::new();
     assert_eq!(dear.is_match(&text, &mut budget), Err(TooManySteps));
-    // The regex is as it was, and another text may still be searched by what the budget has left.
+    // The regex is unchanged, and another text may still be searched with the rest of the budget.
     assert!(budget.left() < dear.program_len() as u64);
     let mut budget = Budget::new();
     assert_eq!(dear.is_match(b"xab", &mut budget), Ok(true));

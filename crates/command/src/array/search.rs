@@ -131,7 +131,7 @@ enum Predicate<'a> {
     Expression(Box<Regex>),
 }
 
-/// What a request asks of an element.
+/// A request's questions about an element.
 struct Plan<'a> {
     predicates: Vec<Predicate<'a>>,
     all: bool,
@@ -244,7 +244,7 @@ impl<'a> Predicate<'a> {
     }
 }
 
-/// Of expressions that would take long; Redis has no such error, and goes on.
+/// The error for expressions that would take long; Redis has no such error, and continues.
 fn too_many_steps(error: TooManySteps) -> Error {
     Error::Text(format!("ERR {error}, search fewer elements at a time or simplify it"))
 }

@@ -1,4 +1,4 @@
-//! What the commands change and record. Their answers are in `tests/wire/array.case`.
+//! The commands' changes and records. Their answers are in `tests/wire/array.case`.
 
 use crate::testing::Fixture;
 
@@ -84,8 +84,8 @@ fn a_new_array_has_the_slices_that_are_configured() {
     );
 }
 
-/// A request's expressions share what they may take, of programs and of steps; a range that is small enough
-/// is searched.
+/// A request's expressions share the limits of programs and of steps; a range that is small enough is
+/// searched.
 #[test]
 fn expressions_that_would_take_long_are_refused() {
     let mut t = Fixture::new();

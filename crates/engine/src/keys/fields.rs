@@ -9,7 +9,7 @@ use crate::effects::EventClass;
 
 /// Fields of one hash that have expired.
 struct Expired {
-    /// Somebody wants to know their names.
+    /// A subscriber wants their names.
     is_named: bool,
     /// Their names then.
     names: Vec<Vec<u8>>,
@@ -43,7 +43,7 @@ impl Keys {
         expired
     }
 
-    /// As [`Keys::expire_fields`], but leaves a hash without fields to the caller, who puts some into it or
+    /// As [`Keys::expire_fields`], but leaves a hash without fields to the caller, which puts some into it or
     /// calls [`Keys::delete_without_fields`].
     pub fn expire_fields_only<'n>(
         &mut self,
@@ -127,7 +127,7 @@ impl Keys {
         count
     }
 
-    /// Brings the index up to date, and tells of `expired` fields if there are any.
+    /// Brings the index up to date, and publishes `expired` fields if there are any.
     fn after_fields_expired(&mut self, key: &Key<'_>, expired: Expired) {
         self.index_fields(key);
         if expired.count == 0 {

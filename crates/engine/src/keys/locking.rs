@@ -1,4 +1,4 @@
-//! Locking the shards of a command's keys, and unlocking them once what was done is recorded.
+//! Locking the shards of a command's keys, and unlocking them once its effects are recorded.
 //!
 //! Invariant: shards are locked in ascending order, and nothing else is waited for with one locked.
 
@@ -65,7 +65,7 @@ impl Keys {
         self.locked = LockedShards::Many(shards);
     }
 
-    /// Unlocks what is locked, after what was done to it has been recorded.
+    /// Unlocks the locked shards, after their changes have been recorded.
     #[inline]
     pub fn release(&mut self) {
         if !self.effects.pending().is_empty() {
@@ -74,7 +74,7 @@ impl Keys {
         self.engine.release(&mut self.locked);
     }
 
-    /// Unlocks what a request had locked that panicked before it changed anything, and drops what it noted.
+    /// Unlocks the shards of a request that panicked before it changed anything, and drops its records.
     pub fn abandon(&mut self) {
         self.effects.pending().clear();
         self.effects.abandon();
@@ -82,18 +82,18 @@ impl Keys {
         self.engine.release(&mut self.locked);
     }
 
-    /// Appends what was done so far to the journal now, rather than when the shards are released.
+    /// Appends the effects so far to the journal now, rather than when the shards are released.
     pub fn record_pending(&mut self) {
         if !self.effects.pending().is_empty() {
             self.record();
         }
     }
 
-    /// Appends what was done to the journal, while all that it was done to is locked.
+    /// Appends the effects to the journal, while all of their shards are locked.
     fn record(&mut self) {
         let (journal, pending) = (&self.engine.journal, self.effects.pending());
         match pending.record() {
-            // It is for nobody.
+            // It has no reader.
             None => pending.clear(),
             Some((tag, payload)) if journal.is_on() => {
                 self.recorded = journal.append(tag, payload);

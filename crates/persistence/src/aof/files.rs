@@ -20,7 +20,7 @@ pub fn manifest_path(settings: &Settings) -> PathBuf {
     settings.aof_directory().join(format!("{}.manifest", settings.aof_name()))
 }
 
-/// Reads the manifest; an empty one if there is none.
+/// Reads the manifest; an empty one if absent.
 ///
 /// # Errors
 /// Why it cannot be read, as a line for the log.
@@ -46,7 +46,7 @@ pub fn read_manifest(settings: &Settings) -> Result<Manifest, String> {
 pub fn write_manifest(disk: &Arc<dyn Disk>, settings: &Settings, manifest: &Manifest) -> io::Result<()> {
     let text = manifest.to_text();
     if Manifest::parse(&text).as_ref() != Ok(manifest) {
-        // A name that is near the file system's limit and has to be quoted makes a line that nobody reads.
+        // A name near the file system's limit that has to be quoted makes a line that cannot be read.
         return Err(io::Error::new(io::ErrorKind::InvalidFilename, "the AOF's file names are too long"));
     }
     let name = format!("{}.manifest", settings.aof_name());
@@ -61,7 +61,7 @@ pub fn write_manifest(disk: &Arc<dyn Disk>, settings: &Settings, manifest: &Mani
 /// allow the file and not the bytes.
 ///
 /// # Errors
-/// What the disk refuses.
+/// The disk's.
 pub fn try_directory(disk: &Arc<dyn Disk>, settings: &Settings) -> io::Result<()> {
     let path = settings.aof_directory().join(settings.temporary_increment());
     let written = disk.create(&path).and_then(|mut file| file.write_all(b"#\n"));

@@ -17,7 +17,7 @@ use martlet_base::disk::{error_text, remnant};
 
 /// Commands after which a thread that loads lets others close the gate.
 const SLICE_COMMANDS: u64 = 1024;
-/// So many commands of a file that fail are logged one by one.
+/// This many failing commands of a file are logged one by one.
 const FAILURES_LOGGED: u64 = 10;
 
 /// Loading has ended.
@@ -27,18 +27,18 @@ pub enum LoadedLog {
     Whole,
     /// There are no files.
     Missing,
-    /// The server was told to stop meanwhile.
+    /// The server was stopped in that time.
     Interrupted,
 }
 
-/// The work that loading does in between: lets others close the gate, and says whether to go on.
+/// The work that loading does in between: lets others close the gate, and returns whether to continue.
 pub type Pause<'a> = dyn FnMut() -> bool + 'a;
 
-/// Loads the files that the manifest lists. `keys` holds all shards, or none. What comes first in `dir` under
-/// the old name of a single file is moved into the directory before.
+/// Loads the files that the manifest lists. `keys` holds all shards, or none. A single file under the old
+/// name in `dir` is moved into the directory before.
 ///
 /// # Errors
-/// Why the data cannot be had, as a line for the log; a part may have been loaded.
+/// Why the data is not available, as a line for the log; a part may have been loaded.
 pub fn load(
     storage: Storage,
     keys: &mut Keys,
@@ -46,8 +46,8 @@ pub fn load(
     alone: &mut Alone<'_>,
     pause: &mut Pause<'_>,
 ) -> Result<LoadedLog, String> {
-    // A rewrite that ends meanwhile, as it may under DEBUG LOADAOF, would replace the list and remove files
-    // of it.
+    // A rewrite that ends in that time, as it may under DEBUG LOADAOF, would replace the list and remove
+    // files of it.
     let mut listed = lock(&storage.persistence.log.listed);
     let mut manifest = files::read_manifest(settings)?;
     upgrade(storage, settings, &mut manifest)?;
@@ -124,7 +124,7 @@ fn place(info: &FileInfo, offset: u64) -> String {
     format!("the append only file {} at offset {offset}", info.name)
 }
 
-/// What is said of a command that runs a script.
+/// The message about a command that runs a script.
 fn script_in(name: &str, place: &str) -> String {
     format!(
         "Command '{name}' in {place} runs a script, which is not done while loading. Let the server that wrote \
@@ -158,7 +158,7 @@ struct Loading<'a, 'b> {
 }
 
 impl Loading<'_, '_> {
-    /// Loads one file; false when the server was told to stop.
+    /// Loads one file; false when the server was stopped.
     fn file(&mut self, info: &FileInfo, is_last: bool) -> Result<bool, String> {
         let path = files::path(self.settings, info);
         let open = |error: io::Error| {
@@ -187,7 +187,7 @@ impl Loading<'_, '_> {
         self.storage.persistence.load.read_bytes.store(self.before + bytes, Ordering::Relaxed);
     }
 
-    /// Loads what the file has as RDB; where that ends.
+    /// Loads the file's RDB part; returns where that ends.
     fn rdb(&mut self, path: &Path, info: &FileInfo) -> Result<Option<u64>, String> {
         let is_old = self.settings.appendfilename == Path::new(&info.name);
         tracing::info!(

@@ -1,8 +1,8 @@
-//! The append-only file: who writes it, when it is rewritten, and what INFO tells of it.
+//! The append-only file: its writer, its rewrites, and INFO's facts about it.
 //!
-//! Threads that serve clients only append to the journal. One thread ([`writer`]) writes what it holds to the
-//! file; another, while there is one ([`rewrite`]), writes a new base. What always holds: the manifest on
-//! disk lists files that together, in order, have every write that a synchronisation has covered.
+//! Threads that serve clients only append to the journal. One thread ([`writer`]) writes its content to the
+//! file; another, while there is one ([`rewrite`]), writes a new base. Invariant: the manifest on disk lists
+//! files that together, in order, have every write that a synchronisation has covered.
 
 pub(crate) mod commands;
 pub(crate) mod files;
@@ -53,7 +53,7 @@ pub struct Rewrite {
     is_followed: bool,
 }
 
-/// What is known of the append-only file and its rewrites.
+/// Facts about the append-only file and its rewrites.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Whether there is one.
@@ -81,7 +81,7 @@ struct Listed {
     last: Option<LastIncrement>,
 }
 
-/// What is known of a file of commands that was listed while nothing was in it.
+/// Facts about a file of commands that was listed while it was empty.
 #[derive(Debug)]
 struct LastIncrement {
     number: u64,
@@ -89,9 +89,9 @@ struct LastIncrement {
     begins: Option<Position>,
 }
 
-/// What the writer's thread is asked for.
+/// An order to the writer's thread.
 enum Order {
-    /// From this cut on, records go to this file of so many bytes.
+    /// From this cut on, records go to this file, which has `bytes` bytes.
     Switch { from: Cut, file: Box<dyn DiskFile>, bytes: u64 },
     /// From this cut on, records go nowhere.
     Stop(Cut),
@@ -104,7 +104,7 @@ enum Order {
 /// See the module's page. One per server.
 pub struct AppendLog {
     facts: Mutex<Facts>,
-    /// Held while the disk works on the list; nobody who serves clients waits for it.
+    /// Held while the disk works on the list; no serving thread waits for it.
     listed: Mutex<Listed>,
     rewrite_ended: Condvar,
     /// To the thread that rewrites, once there is one.
@@ -167,7 +167,7 @@ impl Default for AppendLog {
 }
 
 impl AppendLog {
-    /// What is known.
+    /// The facts.
     pub fn facts(&self) -> Facts {
         lock(&self.facts).clone()
     }
@@ -182,7 +182,7 @@ impl AppendLog {
         lock(&self.facts).is_scheduled = true;
     }
 
-    /// The same because somebody asks for it: failures before count no longer.
+    /// The same at a client's request: earlier failures no longer count.
     pub fn ask_for_rewrite(&self) {
         let mut facts = lock(&self.facts);
         (facts.is_scheduled, facts.failures) = (true, 0);
@@ -227,11 +227,11 @@ fn follow_journal(journal: &Journal, settings: &Settings) {
 }
 
 impl Storage {
-    /// Notes whether the disk takes what is written, and if not, why.
+    /// Records whether the disk takes written bytes, and if not, why.
     fn note_log_state(self, refusal: Option<String>) {
         let log = &self.persistence.log;
         let refuses = refusal.is_some();
-        // Held until it is noted: of two who look at once the later has the last word.
+        // Held until it is recorded: of two threads that look at once the later has the last word.
         let mut noted = lock(&log.refusal);
         if let Some(text) = refusal {
             *noted = text;
@@ -241,7 +241,7 @@ impl Storage {
         }
     }
 
-    /// Logs that writes wait for the disk, or go on.
+    /// Logs that writes wait for the disk, or resume.
     pub fn log_fullness(self) {
         let is_full = self.engine.journal.is_full();
         if self.persistence.log.has_logged_fullness.swap(is_full, Ordering::Relaxed) == is_full {
@@ -275,7 +275,7 @@ impl Storage {
     /// its directory exists and takes a file with bytes in it. Only the directory remains.
     ///
     /// # Errors
-    /// For the client, in Redis' words; the log says what the operating system has refused.
+    /// For the client, in Redis' words; the log has the operating system's refusal.
     pub fn prepare_log(self, settings: &Settings) -> Result<(), String> {
         let log = &self.persistence.log;
         if log.facts().phase != Phase::Off {
@@ -300,7 +300,7 @@ impl Storage {
     /// The gate is closed.
     ///
     /// # Errors
-    /// What the disk has refused, for the client; it is as before then.
+    /// The disk's refusal, for the client; nothing has changed then.
     pub fn follow_appendonly(self, settings: &Settings) -> Result<(), String> {
         let (log, journal) = (&self.persistence.log, &self.engine.journal);
         if self.persistence.is_loading() {
@@ -342,12 +342,12 @@ impl Storage {
         if log.cancel_rewrite() {
             tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
         }
-        // Before the disk comes further once more: whoever waits for it is told that there is no file now.
+        // Before the disk's progress is reported once more: waiting clients learn that there is no file now.
         lock(&log.facts).phase = Phase::Off;
         if phase == Phase::On && !self.flush_log() {
             tracing::warn!("Failed to fsync the AOF file");
         }
-        // The files stay: what a new log writes counts beside them until its first base is whole.
+        // The files stay: a new log's bytes count beside them until its first base is whole.
         let left_bytes = log.current_bytes.load(Ordering::Relaxed);
         log.order(Order::Stop(journal.cut_file()));
         log.closed_bytes.store(left_bytes, Ordering::Relaxed);
@@ -361,8 +361,8 @@ impl Storage {
         self.host.disk_went_on();
     }
 
-    /// Starts rewrites that are due: asked for, or needed by the file's growth or the disk's failure. True if
-    /// the file is not what the configuration wants: somebody has to close the gate and call
+    /// Starts rewrites that are due: requested, or needed by the file's growth or the disk's failure. True if
+    /// the file is not in the configured state: the caller has to close the gate and call
     /// [`Storage::follow_appendonly`].
     pub fn rewrite_by_rule(self) -> bool {
         let (log, settings, now_ms) = (&self.persistence.log, self.host.settings(), self.now_ms());
@@ -417,8 +417,8 @@ fn has_grown(log: &AppendLog, settings: &Settings) -> bool {
         && u128::from(current.saturating_sub(base)) * 100 >= percentage * u128::from(base.max(1))
 }
 
-/// For how many minutes after so many failures no rewrite begins by itself: 1, 2, 4 and so on from the third
-/// on.
+/// For how many minutes after this many failures no rewrite begins by itself: 1, 2, 4 and so on from the
+/// third on.
 fn held_back_minutes(failures: u64) -> i64 {
     /// Failures from which on it has to wait (Redis: `AOF_REWRITE_LIMITE_THRESHOLD`).
     const THRESHOLD: u64 = 3;

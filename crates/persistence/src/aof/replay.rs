@@ -1,7 +1,7 @@
 //! Running the commands of a file again.
 //!
-//! What always holds: nothing expires meanwhile, whatever the clock says: a key is deleted when the file says
-//! so. An incomplete transaction changes nothing.
+//! Invariant: nothing expires in this time, whatever the clock says: a key is deleted when the file says so.
+//! An incomplete transaction changes nothing.
 
 use std::io::Read;
 
@@ -20,7 +20,7 @@ use crate::{Commands, Host, Resolved};
 pub enum Refusal {
     /// There is no such command, or it takes another number of arguments; the text says which.
     Unknown(String),
-    /// It runs a script, which may write what nobody else knows of.
+    /// It runs a script, whose writes no other record has.
     Script(&'static str),
     /// Its library of functions cannot be loaded: the data set would be incomplete without it.
     Library(String),
@@ -28,13 +28,13 @@ pub enum Refusal {
     Failed(String),
 }
 
-/// Closes the gate around the work that it is given, with all shards held; whoever replays holds none.
+/// Closes the gate around the given work, with all shards locked; the replaying thread holds none.
 pub type Alone<'a> = dyn FnMut(&mut Keys, &mut dyn FnMut(&mut Keys)) + 'a;
 
 /// Commands that [`Replay::prefetch`] prefetches together.
 pub const AHEAD: usize = 32;
 
-/// Runs a command about what is beside the keys; `None` if it is none.
+/// Runs a command about data beside the keys; `None` for another.
 ///
 /// # Errors
 /// As its reply.
@@ -164,7 +164,7 @@ impl<'a> Replay<'a> {
                 false => failed(text),
             });
         }
-        // As Redis up to version 6 can be told to; by itself it writes what scripts have done.
+        // As Redis up to version 6 on request; by default it writes a script's effects.
         if matches!(entry.spec.control, Control::RunScript(_)) && !entry.spec.flags.has(Flags::READONLY) {
             return Err(Refusal::Script(entry.spec.full_name));
         }
@@ -176,7 +176,7 @@ impl<'a> Replay<'a> {
         let mut outcome: Result<(), Box<Error>> = Ok(());
         let mut run = |keys: &mut Keys| {
             keys.db = self.db;
-            // Nothing is due, and only what is told relative to now needs the time.
+            // Nothing is due, and only times relative to now need the clock.
             let is_relative = entry.spec.relative_time.is_some_and(|is_relative| is_relative(args));
             keys.set_time(if is_relative { self.now_ms } else { 0 });
             keys.see_expired();

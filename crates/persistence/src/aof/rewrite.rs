@@ -1,4 +1,4 @@
-//! Writing a new base while clients are served, and going over to it.
+//! Writing a new base while clients are served, and switching to it.
 //!
 //! ```text
 //!   before     base 1, increment 1
@@ -6,9 +6,9 @@
 //!   end        base 2,              increment 2      base 1 and increment 1 are history, and removed
 //! ```
 //!
-//! A rewrite that does not come to its end leaves increment 2 in the list; if nothing is in it by then, the
-//! next one takes it up. The manifest on disk lists a new increment before anything is written to it, and a
-//! new base after all of it is on disk.
+//! A rewrite that does not come to its end leaves increment 2 in the list; if it is still empty, the next one
+//! takes it. The manifest on disk lists a new increment before anything is written to it, and a new base
+//! after all of it is on disk.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -110,10 +110,10 @@ fn start_thread(storage: Storage) -> io::Result<Sender<Begun>> {
     Ok(sender)
 }
 
-/// A rewrite that INFO tells of.
+/// A rewrite that INFO shows.
 pub(super) struct Begun {
     is_cancelled: Arc<AtomicBool>,
-    /// As it was then: what is set while it runs concerns the next.
+    /// The settings at that time: a later change concerns the next.
     settings: Arc<Settings>,
 }
 
@@ -189,11 +189,11 @@ fn note_base(storage: Storage, phase: Phase, result: &Result<(), Ended>) {
 }
 
 /// The increment that begins at the cut; there is none while the file is switched off, and only a base is
-/// asked for.
+/// wanted.
 struct Increment {
     info: FileInfo,
-    /// Its name until its first base is there: it is not listed before, so that what an earlier file holds
-    /// stays what is loaded.
+    /// Its name until its first base is there: it is not listed before, so that an earlier file stays the one
+    /// to load.
     temporary: Option<String>,
 }
 
@@ -225,7 +225,7 @@ fn rewrite(storage: Storage, begun: &Begun) -> Result<(), Ended> {
         Ended::Failed(format!("Can't open or create append-only dir {name}: {}", error_text(&error)))
     })?;
     if storage.persistence.background.running().is_some() {
-        // Looked at again at the cut; by then there would be a file for nothing.
+        // Looked at again at the cut; then there would be a file for nothing.
         return Err(Ended::Waits);
     }
     let phase = storage.persistence.log.facts().phase;
@@ -271,8 +271,7 @@ fn begin_increment(
     }
 }
 
-/// Creates the file for what comes after the cut, or finds it; once it is listed, nothing more is to be done
-/// for it.
+/// Creates the file for the records after the cut, or finds it; once it is listed, it is complete.
 fn open_increment(
     storage: Storage,
     settings: &Settings,
@@ -284,7 +283,7 @@ fn open_increment(
     }
     let disk = &storage.persistence.disk;
     let mut listed = lock(&storage.persistence.log.listed);
-    // One that ended when the file was switched off lacks what was done since.
+    // One that ended when the file was switched off lacks later effects.
     if takes_up
         && phase == Phase::On
         && let Some(left) = left_increment(storage, settings, &listed)?
@@ -377,7 +376,7 @@ fn cut(
             log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         if phase == Phase::Starting {
-            // By what is set now: `appendfsync` may have been changed since the rewrite began.
+            // By the present settings: `appendfsync` may have been changed since the rewrite began.
             follow_journal(journal, &storage.host.settings());
         }
         Ok((position, cut))
@@ -423,7 +422,7 @@ fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, c
     Ok(out)
 }
 
-/// Hands over what the keyspace held at the cut, some keys at a time, until `write` fails.
+/// Passes on the keyspace's content at the cut, some keys at a time, until `write` fails.
 ///
 /// # Errors
 /// That of `write`; [`io::ErrorKind::Interrupted`] if it was cancelled.
@@ -493,14 +492,14 @@ fn go_over(
             facts.phase = Phase::On;
         }
     }
-    // What they wait for may be durable for long, and counts from now on.
+    // The awaited records may be durable for long, and count from now on.
     storage.host.disk_went_on();
     files::remove_history(disk, settings, &mut manifest);
     listed.manifest = manifest;
     Ok(())
 }
 
-/// Gives what a rewrite has made its names, and replaces the list on disk; `made` tells which files have been
+/// Gives a rewrite's files their names, and replaces the list on disk; `made` has the files that have been
 /// named.
 fn publish(
     disk: &Arc<dyn Disk>,

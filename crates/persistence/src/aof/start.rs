@@ -1,4 +1,4 @@
-//! Opening the append-only file for writing, once what it holds has been loaded.
+//! Opening the append-only file for writing, once its content has been loaded.
 
 use std::io;
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::save::{self, Cut, Header};
 use crate::settings::Settings;
 use crate::{Storage, lock};
 
-/// Begins to record what is done, in the last file of commands or in a new one; before that, everything there
-/// is becomes the base if there is none. Called outside the gate, before the first client is served.
+/// Begins to record effects, in the last file of commands or in a new one; before that, the whole data set
+/// becomes the base if there is none. Called outside the gate, before the first client is served.
 ///
 /// # Errors
-/// What the disk refuses, as a line for the log.
+/// The disk's refusal, as a line for the log.
 pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<(), String> {
     let (log, disk) = (&storage.persistence.log, &storage.persistence.disk);
     let failed = |what: &str, error: &io::Error| format!("{what}: {}", error_text(error));
@@ -74,11 +74,11 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
     let from = storage.engine.gate.closed(|_| {
         let from = storage.engine.journal.cut_file();
         log.order(Order::Switch { from, file, bytes: last_bytes });
-        // By what is set now: `appendfsync` may have been changed while data was loaded.
+        // By the present settings: `appendfsync` may have been changed while data was loaded.
         follow_journal(&storage.engine.journal, &storage.host.settings());
         from.position
     });
-    // The thread may be asleep already, and what it has noted of sizes is without this file.
+    // The thread may be asleep already, and its recorded sizes are without this file.
     storage.engine.journal.nudge();
     files::remove_history(disk, settings, manifest);
     let begins = (last_bytes == 0).then_some(from);

@@ -12,11 +12,11 @@ use martlet_base::disk::error_text;
 use super::{AppendLog, Order};
 use crate::{Storage, lock};
 
-/// How long the thread lets records gather, while there are some, unless somebody waits for the disk.
+/// How long the thread lets records gather, while there are some, unless a client waits for the disk.
 const GATHER: Duration = Duration::from_millis(1);
-/// After the disk has refused, it is tried again after so long.
+/// Time between a refusal of the disk and the next attempt.
 const RETRY: Duration = Duration::from_millis(500);
-/// A synchronisation that is owed is looked at after so long.
+/// Time until an owed synchronisation is checked again.
 const OWED: Duration = Duration::from_millis(100);
 /// How long it sleeps when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -95,7 +95,7 @@ fn run(storage: Storage, mut writer: Writer<'static>) {
         note_sizes(log, &writer);
         note_result(storage, &writer, result.as_ref().err());
         for flush in &flushes {
-            // Whoever asked may have given up.
+            // The waiting client may have given up.
             let _ = flush.send(is_good);
         }
         if journal.durable() > durable {
@@ -108,7 +108,7 @@ fn run(storage: Storage, mut writer: Writer<'static>) {
         match result {
             Err(_) => journal.sleep(false, RETRY, is_asked),
             Ok(true) if journal.holds_replies() => {}
-            // Who waits for the disk nudges.
+            // A client that waits for the disk nudges.
             Ok(_) if journal.holds_replies() => journal.sleep(false, OWED, has_more),
             Ok(is_busy) if is_busy || was_busy => {
                 was_busy = is_busy;
@@ -120,7 +120,7 @@ fn run(storage: Storage, mut writer: Writer<'static>) {
     }
 }
 
-/// Does what does not depend on the records; answers who waits for a flush.
+/// Carries out orders that do not depend on the records; answers clients that wait for a flush.
 fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc::Sender<bool>> {
     let orders: VecDeque<Order> = std::mem::take(&mut *lock(&log.orders));
     let mut flushes = Vec::new();
@@ -146,7 +146,7 @@ fn note_sizes(log: &AppendLog, writer: &Writer<'_>) {
     log.buffered_bytes.store(writer.buffered_bytes(), Ordering::Relaxed);
 }
 
-/// Logs what has changed in how the disk behaves, and has writes refused while it does not take them.
+/// Logs changes of the disk's behaviour, and has writes refused while it does not take them.
 fn note_result(storage: Storage, writer: &Writer<'_>, error: Option<&StepError>) {
     let log = &storage.persistence.log;
     let was_refused = log.refuses_writes.load(Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! Entries for which their leaf has no room, although the tree has told all the hash bits apart that it may.
+//! Entries for which their leaf has no room, although the tree has distinguished all the hash bits that it
+//! may.
 //!
 //! With a hash that clients cannot predict there are none: a leaf's worth of members that agree in
 //! [`DEPTH_MAX`] bits would take some 2^54 trials. Should there be any, each costs O(log n), and the table is
@@ -27,7 +28,7 @@ fn name(prefix: u64, field: &[u8]) -> Name {
     [&prefix[..], field].concat().into()
 }
 
-/// What a name leads to.
+/// The content under a name.
 #[derive(Clone, Debug)]
 struct Content {
     value: Arc<[u8]>,
@@ -199,7 +200,7 @@ impl<K: Kind> Table<K> {
         self.replace_in_excess(hash, &NewEntry { field, value: &value, expire_at_ms })
     }
 
-    /// As [`Table::collect_expired`] of what is not in the tree.
+    /// As [`Table::collect_expired`], for entries outside the tree.
     #[cold]
     pub(super) fn collect_excess(
         &mut self,

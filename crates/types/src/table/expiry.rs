@@ -1,7 +1,7 @@
-//! Expiry of fields: the earliest time at or below each slot, and collection of what is due.
+//! Expiry of fields: the earliest time at or below each slot, and collection of due ones.
 //!
-//! Recorded times are lower bounds: removing or prolonging an entry leaves them as they are, and the next
-//! collection that comes by puts them right.
+//! Recorded times are lower bounds: removing or prolonging an entry leaves them unchanged, and the next
+//! collection corrects them.
 
 use super::node::{Child, Node, Slot};
 use super::{Entry, Kind, NO_EXPIRY, Table};
@@ -86,7 +86,7 @@ impl<K: Kind> Table<K> {
         collected
     }
 
-    /// Recomputes what is recorded on the way to `hash`, whose nodes have one reference, from the leaf up.
+    /// Recomputes the recorded times on the way to `hash`, whose nodes have one reference, from the leaf up.
     fn refresh_earliest(&mut self, hash: u64) {
         let mut way: Vec<(Node, usize)> = Vec::new();
         let mut slot = self.root;

@@ -40,7 +40,7 @@ const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(*mut u8);
 
-/// What a slot points to.
+/// The target of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Child {
     Empty,
@@ -55,7 +55,7 @@ impl Slot {
     /// The root slot of an empty table.
     pub const EMPTY: Slot = Slot(std::ptr::null_mut());
 
-    /// What is behind the pointer.
+    /// The block behind the pointer.
     #[inline(always)]
     pub fn child(self) -> Child {
         let tag = self.0.addr() & TAG_MASK;
@@ -88,7 +88,7 @@ impl Slot {
         }
     }
 
-    /// Gives up a reference and frees what was held only by it.
+    /// Gives up a reference and frees the blocks that were held only by it.
     pub fn release<K: Kind>(self) {
         match self.child() {
             Child::Empty => {}
@@ -139,7 +139,7 @@ impl Node {
         unsafe { node.header().write(Header { references: RefCount::one(), bits, has_expiries }) };
         for index in 0..node.len() {
             let (slot, earliest) = content(index);
-            // SAFETY: as above.
+            // SAFETY: the pointer is that of a live block.
             unsafe {
                 node.slot_at(index).write(slot);
                 if has_expiries {
@@ -196,18 +196,18 @@ impl Node {
     /// Whether the caller's is the only reference.
     #[inline(always)]
     pub fn is_unique(self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the pointer is that of a live block.
         unsafe { (*self.header()).references.is_one() }
     }
 
     fn retain(self) {
-        // SAFETY: as above.
+        // SAFETY: the pointer is that of a live block.
         unsafe { (*self.header()).references.retain() }
     }
 
     /// Gives up a reference; with the last one, hands each child to `f`, which owns it from then on.
     pub fn release_into(self, mut f: impl FnMut(Slot)) {
-        // SAFETY: as above; the last reference is ours alone.
+        // SAFETY: the pointer is that of a live block; the last reference is exclusive.
         unsafe {
             if (*self.header()).references.release() {
                 self.each_run(|_, slot| f(slot));
@@ -256,7 +256,7 @@ impl Node {
         (0..self.len()).map(|index| self.expiry(index)).min().unwrap_or(NO_EXPIRY)
     }
 
-    /// Bits of the node that the child at `index` tells apart: 0 if it fills the node, `bits` if it has one
+    /// Bits of the node that the child at `index` distinguishes: 0 if it fills the node, `bits` if it has one
     /// slot.
     #[inline]
     pub fn local_bits(self, index: usize) -> u32 {

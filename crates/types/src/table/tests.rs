@@ -42,8 +42,8 @@ impl Kind for AlikeFields {
     }
 }
 
-/// Fields of four hashes in all the bits that the tree tells apart, two of which differ in the last of them,
-/// and of different hashes in the others.
+/// Fields of four hashes in all the bits that the tree distinguishes, two of which differ in the last of
+/// them, and of different hashes in the others.
 #[derive(Debug)]
 enum AlmostAlike {}
 
@@ -335,7 +335,7 @@ fn scan_and_churn<K: Kind>(stay: u32, churn: &[(bool, u32, u32)], count: usize) 
     assert!((0..stay).all(|i| seen.contains(&text('s', i))));
 }
 
-/// Each member beyond a leaf costs a search in a map: neither the tree nor what is beside it grows beyond
+/// Each member beyond a leaf costs a search in a map: neither the tree nor the map beside it grows beyond
 /// that.
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
@@ -528,7 +528,7 @@ fn probes_end_at_the_entry() {
                     (probe(&table, &field(i), false), probe(&table, &field(i), true));
                 // An entry that found its group full is in another, where no step leads.
                 missed += usize::from(lines < steps);
-                // The place of a new one is a line or goes on in the next.
+                // The place of a new one is a line or continues in the next.
                 assert!(
                     write.0 == steps && (2..=3).contains(&(write.1 - lines)),
                     "header and end of the arena"

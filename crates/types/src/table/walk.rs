@@ -33,11 +33,10 @@ impl<K: Kind> Table<K> {
         Some((spot.leaf, spot.depth + local))
     }
 
-    /// Hands at least `count` entries to `f` if there are as many from the cursor on, whole leaves at a time,
-    /// and returns the cursor to go on from; 0 at the end, as at the start. Cursors are below 2^48.
+    /// Passes at least `count` entries to `f` if there are as many from the cursor on, whole leaves at a
+    /// time, and returns the next cursor; 0 at the end, as at the start. Cursors are below 2^48.
     ///
-    /// An entry that is in the table from the first to the last call of a full walk is handed out at least
-    /// once.
+    /// An entry that is in the table from the first to the last call of a full walk is passed at least once.
     pub fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(Entry<'_>)) -> u64 {
         let mut position = cursor << CURSOR_SHIFT;
         let mut seen = 0;
@@ -123,7 +122,7 @@ pub struct Iter<'a, K: Kind> {
     leaf: Option<Leaf>,
     from: usize,
     left: usize,
-    /// What follows the tree's entries.
+    /// The entries after the tree's.
     excess: Option<Entries<'a>>,
     table: PhantomData<&'a Table<K>>,
 }

@@ -281,7 +281,7 @@ impl<K: Kind> Table<K> {
         let merged = spot.leaf.merged::<K>(sibling);
         self.heap_bytes += merged.allocated_bytes();
         if len * 2 == node.len() {
-            // The node's only child takes its place; what is recorded above the node covers the leaf too.
+            // The node's only child takes its place; the times recorded above the node cover the leaf too.
             self.heap_bytes -= node.allocated_bytes();
             self.put(spot.grandparent, merged.into());
             node.deallocate();

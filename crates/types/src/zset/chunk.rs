@@ -36,7 +36,7 @@ const WORDS: [usize; TAGS] = {
     words
 };
 
-/// Homes by tag: the words but for some at the end, which take entries that are pushed out of theirs.
+/// Homes by tag: the words but for some at the end, which take entries pushed out of their homes.
 const HOMES: [u64; TAGS] = {
     let mut homes = [0; TAGS];
     let mut tag = 0;

@@ -50,7 +50,7 @@ impl Full {
         self.find_hashed(member_hash(member), member)
     }
 
-    /// Queues the index' line for a member, or if that is known what it leads to.
+    /// Queues the index' line for a member, or if that is known the line of its leaf.
     #[inline]
     pub fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         let Name::Text { hash, .. } = probe.name else { return Progress::Done };
@@ -66,8 +66,7 @@ impl Full {
         }
     }
 
-    /// As [`Full::find`], where an addition at `score` may follow: what it needs of memory is fetched
-    /// meanwhile.
+    /// As [`Full::find`], where an addition at `score` may follow: the memory for it is prefetched.
     #[inline]
     pub fn find_to_add(&self, member: &[u8], score: f64) -> Result<Found, u64> {
         let hash = member_hash(member);

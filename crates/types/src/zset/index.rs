@@ -1,23 +1,23 @@
 //! `Index`: from a member's hash to the place of its entry, copied on write, chunk by chunk.
 //!
 //! An entry is one word: 30 bits of hash, the leaf's id (28 bits) and the slot in it (6 bits). The member
-//! itself is not here: whoever looks one up compares it in the leaf. Of the hash, 21 bits lead through a trie
-//! of 64 slots a node to a chunk of up to some 200 entries, and the other 9 to the entry's home in it. A
-//! chunk that is full splits in two by its next bit, so no insertion ever moves more than one chunk. In a
-//! node, a chunk lies at the first slot of those that it serves, and the others are empty.
+//! itself is not here: a look-up compares it in the leaf. Of the hash, 21 bits lead through a trie of 64
+//! slots a node to a chunk of up to some 200 entries, and the other 9 to the entry's home in it. A chunk that
+//! is full splits in two by its next bit, so no insertion ever moves more than one chunk. In a node, a chunk
+//! lies at the first slot of those that it serves, and the others are empty.
 //!
 //! In a chunk, entries ascend: each is at its home or as little behind as that allows. The number of homes
 //! follows from the tag of the pointer to the chunk, so finding an entry reads one line of it in most cases.
 //!
-//! A scan goes in order of those 21 bits and then of the 9. Its cursor is all 30 of the hash to go on with:
-//! what is there throughout is found, whatever splits meanwhile.
+//! A scan follows the order of those 21 bits and then of the 9. Its cursor is all 30 of the next hash: an
+//! entry that is there throughout is found, whatever splits in that time.
 //!
-//! Members that agree in all 30 bits stay in one chunk, however many there are, and are told apart in their
-//! leaves: each is a step more for a search. As clients cannot predict the hash, a thousand such members cost
-//! 2^40 trials.
+//! Members that agree in all 30 bits stay in one chunk, however many there are, and are distinguished in
+//! their leaves: each is a step more for a search. As clients cannot predict the hash, a thousand such
+//! members cost 2^40 trials.
 //!
-//! Invariant: words of a chunk other than [`EMPTY`] ascend, none is before its home, and between
-//! an entry's home and the entry no word is empty.
+//! Invariant: words of a chunk other than [`EMPTY`] ascend, none is before its home, and between an entry's
+//! home and the entry no word is empty.
 
 use super::chunk::{Chunk, EMPTY, HOME_BITS, MERGE_LEN, PATH_BITS, REF_BITS, SLOT_BITS};
 use martlet_base::hash::hash_bytes;
@@ -257,7 +257,7 @@ impl Index {
     }
 
     /// Calls `f` with the places of entries in order of hash, from `cursor` on, until at least `count` were
-    /// given, and returns the cursor to go on with, which is 0 at the end.
+    /// passed, and returns the next cursor, which is 0 at the end.
     pub fn scan(&self, cursor: u64, count: usize, f: &mut dyn FnMut(Place)) -> u64 {
         if cursor >> KEY_BITS != 0 {
             return 0;
@@ -322,7 +322,7 @@ impl Node {
         self.insert(word, level, bytes);
     }
 
-    /// Puts a node of its own under each slot, when the first of its chunks serves one slot only and is full.
+    /// Puts a separate node under each slot, when the first of its chunks serves one slot only and is full.
     /// The others are about to be, since hashes are even, and are split until each serves one slot.
     fn deepen(&mut self, bytes: &mut usize) {
         let Node::Chunks(chunks) = self else { return };
@@ -449,5 +449,5 @@ impl Node {
     }
 }
 
-/// What a walk through the index calls with scan keys and places; it breaks with the key to go on with.
+/// The callback of a walk through the index, with scan keys and places; it breaks with the next key.
 type Visitor<'a> = dyn FnMut(u64, Place) -> ControlFlow<u64> + 'a;

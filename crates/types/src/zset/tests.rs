@@ -156,7 +156,8 @@ proptest! {
         prop_assert_eq!(list(set.range(range, false)), expected);
     }
 
-    /// What is there from the first call of a scan to the last is returned, whatever else comes and goes.
+    /// An entry that is there from the first call of a scan to the last is returned, whatever else comes and
+    /// goes.
     #[test]
     fn scan_returns_what_stays(stay in 1..200u32, come in prop::collection::vec((0..600u32, any::<bool>()), 0..900), count in 1..30usize) {
         let mut set = ZSet::with_hint(1000, 1, NEVER);

@@ -105,8 +105,8 @@ impl Store {
         }
     }
 
-    /// Tells the index that the entries of `parts`, each an old leaf and ranks in it, are now in slots 0, 1,
-    /// 2… of the leaf `id`.
+    /// Informs the index that the entries of `parts`, each an old leaf and ranks in it, are now in slots 0,
+    /// 1, 2… of the leaf `id`.
     fn reindex(&mut self, id: u32, parts: &[Part<'_>]) {
         let mut slot = 0;
         for (old_id, old, ranks) in parts {
@@ -202,7 +202,7 @@ impl Inner {
     #[inline]
     fn child_for(&self, store: &Store, score: f64, member: &[u8]) -> usize {
         let (below, at_most) = self.count_scores(score);
-        // What is before the first child's first entry belongs to it all the same.
+        // An entry before the first child's first one belongs to it all the same.
         let equal = below.max(1)..at_most.max(1);
         let not_after = self.first_leaf[equal.clone()]
             .partition_point(|&id| store.leaf(id).compare(0, score, member) != Ordering::Greater);
@@ -280,7 +280,8 @@ impl Inner {
         }
     }
 
-    /// Puts an entry in. Its place, and what does not fit this node: the caller puts it behind this one.
+    /// Puts an entry in. Returns its place, and the part that does not fit this node: the caller puts it
+    /// behind this one.
     fn insert_below(
         &mut self,
         store: &mut Store,
