@@ -1,7 +1,7 @@
 //! Clients that wait for a key: queued under the key's shard, served in the order in which they came.
 //!
-//! Who changes a key that somebody is blocked on runs the first waiter's request for it, on its own thread,
-//! and mails the reply to the waiter's. A wait ends exactly once; see [`Waiter`].
+//! A thread that changes a key with blocked clients runs the first waiter's request for it itself, and mails
+//! the reply to the waiter's thread. A wait ends exactly once; see [`Waiter`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ const WAITERS_AT_ONCE: usize = 8;
 /// How soon a request that is due is looked at again where writes are held up.
 const AGAIN_MS: i64 = 10;
 
-/// What is needed to run a blocked client's request.
+/// The data to run a blocked client's request.
 struct WaitingRequest {
     entry: &'static Entry,
     args: OwnedArgs,
@@ -50,11 +50,11 @@ pub(crate) struct CopyWaiter {
     pub(crate) copies: Copies,
     /// Its request is run again then; else their number answers it.
     runs_again: bool,
-    /// The end of what is to be copied.
+    /// The end of the records to be copied.
     recorded: Position,
 }
 
-/// The answer to who waits when the server becomes a replica.
+/// The answer to a waiting client when the server becomes a replica.
 const ROLE_CHANGED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
@@ -114,7 +114,7 @@ impl Worker {
                     node.when_saved(self.say_ok(waiter.clone()));
                 }
             }
-            // Whoever is due by now is served at the end of this loop, when the connection is in its place
+            // A client that is due is served at the end of this loop, when the connection is in its place
             // again.
             Wait::Copies(copies) => {
                 let (waiter, recorded) = (waiter.clone(), connection.recorded);
@@ -134,12 +134,13 @@ impl Worker {
         // The command counts for its client once it is over.
         connection.info.commands.fetch_sub(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
-        // What waits for the cluster's file has been done, whatever the role is by then, and ends by itself.
+        // A wait for the cluster's file is for a change that is done already, whatever the role is now, and
+        // ends by itself.
         let is_ended_by_others = !matches!(block.wait, Wait::ClusterSaved);
         *lock(&connection.info.waiter) = is_ended_by_others.then(|| waiter.clone());
         if is_ended_by_others && connection.info.killed.load(Ordering::Acquire) {
-            // Whoever has killed it may have looked before. The keys are still held: nothing has been served
-            // to it.
+            // The thread that has killed it may have looked before. The keys are still locked: nothing has
+            // been served to it.
             waiter.cancel();
         }
         connection.suspended =
@@ -158,7 +159,7 @@ impl Worker {
         })
     }
 
-    /// Serves those who wait for keys that have changed, until none is left. Nothing is held.
+    /// Serves clients that wait for changed keys, until none is left. Nothing is locked.
     pub(crate) fn serve_ready(&mut self) {
         while !self.keys.ready.is_empty() {
             let mut left = Vec::new();
@@ -175,7 +176,7 @@ impl Worker {
         }
     }
 
-    /// Serves those who wait for a key; false if a busy script is in the way.
+    /// Serves clients that wait for a key; false if a busy script is in the way.
     fn serve_key(&mut self, ready: &ReadyKey) -> bool {
         let key = Key::new(&ready.key);
         let mut after = 0;
@@ -202,11 +203,11 @@ impl Worker {
         }
     }
 
-    /// Runs a waiter's request and sends it the reply, if it could be served; whether the key has nothing
-    /// more to give. `None` if a busy script is in the way.
+    /// Runs a waiter's request and sends it the reply, if it could be served; returns whether the key has
+    /// nothing more to give. `None` if a busy script is in the way.
     ///
-    /// The waiter is claimed and given back while the shards of all its keys are held. So a thread that
-    /// changes another of its keys meanwhile finds it unclaimed once it has that key's shard, and nobody's
+    /// The waiter is claimed and returned while the shards of all its keys are locked. So a thread that
+    /// changes another of its keys in that time finds it unclaimed once it has that key's shard, and no
     /// change goes unseen.
     fn serve(&mut self, waiter: &Arc<Waiter>, ready: &ReadyKey) -> Option<bool> {
         let Some(request) = waiter.request.downcast_ref::<WaitingRequest>() else { return Some(false) };
@@ -263,7 +264,7 @@ impl Worker {
         let ns = clock.elapsed_ns(self.mark, end);
         self.mark = end;
         if !blocks {
-            // The reply comes before the news of what the request has changed.
+            // The reply precedes the news of the request's changes.
             let served = Mail::Served { waiter: waiter.clone(), reply: reply.into_bytes(), ns };
             self.shared.send(waiter.thread, served);
         } else if let Some(at_ms) = again_ms {
@@ -307,7 +308,7 @@ impl Worker {
         outcome
     }
 
-    /// Unlocks what a waiter's request had locked that panicked, and has its thread close its client.
+    /// Unlocks the shards of a waiter's request that panicked, and has its thread close its client.
     #[cold]
     fn give_up_waiter(&mut self, waiter: &Arc<Waiter>, panic: Contained) {
         waiter.serve_end(true);
@@ -326,7 +327,7 @@ impl Worker {
         }
     }
 
-    /// Whether what was written is on this server's disk, and how many replicas have it.
+    /// Whether the writes are on this server's disk, and how many replicas have them.
     pub(crate) fn copies(&self, copies: &Copies) -> (bool, i64) {
         let phase = self.shared.persistence.log.facts().phase;
         let durable = if copies.on_disk { self.shared.storage().durable_in(phase) } else { None };
@@ -337,9 +338,9 @@ impl Worker {
     /// Answers the clients that wait for copies that there are, and all that wait for this server's disk if
     /// there is no append-only file any more.
     pub(crate) fn serve_copy_waiters(&mut self) {
-        // Before the look at what there is: whoever makes more of it then wakes this thread.
+        // Before the check of present copies: a thread that makes more of them then wakes this one.
         self.shared.wait_for_copies(self.thread);
-        // Before it likewise: what is switched off is as good as durable.
+        // Before it, too: a file that is switched off counts as durable.
         let is_off = self.shared.persistence.log.facts().phase == Phase::Off;
         let mut due = Vec::new();
         for mut of in std::mem::take(&mut self.copy_waiters) {
@@ -400,7 +401,7 @@ impl Worker {
         self.finish(connection);
     }
 
-    /// A client's wait was ended by whoever served it, which took `ns`.
+    /// A client's wait was ended by the thread that served it, which took `ns`.
     pub(crate) fn served(&mut self, waiter: &Arc<Waiter>, reply: &[u8], ns: u64) {
         let token = martlet_net::Token(waiter.token);
         let Some(mut connection) = self.take(token) else { return };
@@ -440,7 +441,7 @@ impl Worker {
         due.into_iter().for_each(|waiter| self.run_again(waiter));
     }
 
-    /// Runs a waiter's request again though nothing has changed. Its reply, or when to do so the next time,
+    /// Runs a waiter's request again though nothing has changed. Its reply, or the time of the next attempt,
     /// comes by mail.
     fn run_again(&mut self, waiter: Arc<Waiter>) {
         let (first, db) = (waiter.keys.first().cloned(), waiter.db);
@@ -484,7 +485,7 @@ impl Worker {
         }
     }
 
-    /// A client's wait was ended by CLIENT UNBLOCK, or because its user may not go on with it.
+    /// A client's wait was ended by CLIENT UNBLOCK, or because its user's rights have changed.
     pub(crate) fn unblocked(&mut self, waiter: &Arc<Waiter>, end: WaitEnd) {
         let Some(mut connection) = self.take(martlet_net::Token(waiter.token)) else { return };
         if let Some(Suspended::Blocked(blocked)) = &connection.suspended
@@ -496,7 +497,7 @@ impl Worker {
         self.finish(connection);
     }
 
-    /// Answers a client whose wait was ended without service, and lets it go on.
+    /// Answers a client whose wait was ended without service, and lets it continue.
     fn conclude_wait(
         &mut self,
         connection: &mut Connection,
@@ -552,7 +553,7 @@ impl Worker {
         self.count_error(error);
     }
 
-    /// Answers a client whose user may not run any more what it has waited for.
+    /// Answers a client whose user may no longer run the request that has waited.
     fn refuse_waiter(
         &mut self,
         connection: &mut Connection,
@@ -574,7 +575,7 @@ impl Worker {
         }
     }
 
-    /// Lets a client go on after its wait, at whose end its request took `cost`. Only now has the command
+    /// Lets a client continue after its wait, at whose end its request took `cost`. Only now has the command
     /// been run.
     fn stop_waiting(&mut self, connection: &mut Connection, cost: Cost) {
         connection.info.commands.fetch_add(1, Ordering::Relaxed);
@@ -603,7 +604,7 @@ impl Worker {
     pub(crate) fn abandon_session(&mut self, connection: &mut Connection) {
         if let Some(Suspended::Blocked(blocked)) = &connection.suspended {
             let waiter = blocked.waiter.clone();
-            // CLIENT KILL has cancelled it already; taking out what is not there does no harm.
+            // CLIENT KILL has cancelled it already; removing an absent waiter does no harm.
             waiter.cancel();
             self.remove_waiter(&waiter);
             self.forget_wait(connection);

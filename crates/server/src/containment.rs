@@ -1,14 +1,13 @@
 //! Containing a panic: a request that panics before its first change costs its own client only.
 //!
 //! The panic hook decides, before anything is unwound. It lets the thread unwind to [`contain`] if the thread
-//! is inside it and its [`ChangeMark`] is not set: then the shards that the request has locked are as they
-//! were, and are unlocked. In every other case the process ends with its report (`crash.rs`): what may be
-//! half changed is neither served nor saved, and a thread of the server's own that is gone leaves a server
-//! that hangs.
+//! is inside it and its [`ChangeMark`] is not set: then the shards that the request has locked are unchanged,
+//! and are unlocked. In every other case the process ends with its report (`crash.rs`): half changed data is
+//! neither served nor saved, and a missing thread of the server leaves a server that hangs.
 //!
 //! Invariant: the mark is set wherever a panic must not be survived inside [`contain`]: between requests
 //! (parsing, prefetching under other locks), from a request's first change on, and while a handler runs that
-//! changes what the server has beside keys, or has Lua's frames on its stack.
+//! changes the server's state beside keys, or has Lua's frames on its stack.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -48,7 +47,7 @@ pub(crate) fn contain<R>(mark: &'static ChangeMark, work: impl FnOnce() -> R) ->
         true => mark.set(),
         false => mark.begin_request(),
     }
-    // Only the hook decides; without it (unit tests) the panic goes on.
+    // Only the hook decides; without it (unit tests) the panic continues.
     result.map_err(|payload| UNWINDING.take().unwrap_or_else(|| resume_unwind(payload)))
 }
 
@@ -69,7 +68,7 @@ pub(crate) fn may_unwind(message: &str, place: &str) -> bool {
 }
 
 impl Contained {
-    /// Logs the panic. Resolving a trace's symbols takes long, so a thread of its own does it. Nothing is
+    /// Logs the panic. Resolving a trace's symbols takes long, so a separate thread does it. Nothing is
     /// locked.
     pub(crate) fn report(self, client: &str) {
         crash::tell_panic(&self.message, &self.place);

@@ -1,6 +1,6 @@
-//! The report that a crash leaves in the log: in the order of Redis' report, and with its headings.
+//! The report of a crash in the log: in the order of Redis' report, and with its headings.
 //!
-//! Invariant: what may be out of reach because the crashed thread holds it is waited for no longer
+//! Invariant: a part that may be out of reach because the crashed thread holds it is waited for no longer
 //! than [`INFO_LIMIT`].
 
 use std::fmt::Write as _;
@@ -27,8 +27,8 @@ pub fn install(shared: &'static Shared, log: &Arc<Log>) -> Result<(), String> {
     let log = Arc::clone(log);
     watch_crashes(move |cause, trace| report(shared, &log, cause, trace))
         .map_err(|error| format!("Can't watch for crashes: {error}"))?;
-    // A thread that died with a shard locked would leave a server that hangs, and what is half changed would
-    // be served and saved.
+    // A thread that died with a shard locked would leave a server that hangs, and half changed data would be
+    // served and saved.
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let message = (payload.downcast_ref::<String>().map(String::as_str))
@@ -78,14 +78,14 @@ fn report(shared: &'static Shared, log: &Log, cause: &Cause, trace: &Trace) {
     }
 }
 
-/// Writes INFO as far as it goes: what the crashed thread holds is never given back.
+/// Writes INFO as far as possible: locks of the crashed thread are never released.
 fn tell_info(shared: &'static Shared, log: &Log) {
     let (sender, sections) = channel();
     let body = move || {
         let mut worker = Worker::new(shared, shared.storage().saver(0));
         for name in info::section_names() {
             let text = info::render(&mut worker, [name.as_bytes()].into_iter());
-            // Nobody waits any more.
+            // The waiting thread has given up.
             let _ = sender.send(text.replace('\r', ""));
         }
     };

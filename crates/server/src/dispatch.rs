@@ -1,4 +1,5 @@
-//! One request, from its arguments to its reply: checks, holding the keys' shards, running, and what follows.
+//! One request, from its arguments to its reply: checks, locking the keys' shards, running, and the work
+//! after it.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +21,7 @@ use crate::worker::Worker;
 /// After a command that took longer, the requests read ahead with it run at a later time.
 const STALE_NS: u64 = 100_000;
 
-/// What a request has taken to run.
+/// The time that a request took to run.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Cost {
     /// Its time.
@@ -156,7 +157,7 @@ impl Worker {
         self.yield_to_mail(connection);
     }
 
-    /// Holds what the command needs and runs it.
+    /// Locks the command's shards and runs it.
     pub(crate) fn execute(
         &mut self,
         connection: &mut Connection,
@@ -233,8 +234,9 @@ impl Worker {
         self.after_held(connection, entry, args);
     }
 
-    /// Whether what has expired stays when this command meets it: a replica deletes what its primary deletes,
-    /// and what clients write anew where they may; while data is imported, only who writes deletes.
+    /// Whether expired keys stay when this command meets them: a replica deletes only keys that its primary
+    /// deletes, and those that clients overwrite where they may; while data is imported, only a writer
+    /// deletes.
     pub(crate) fn keeps_expired(&self, entry: &Entry) -> bool {
         let config = self.config.current();
         let writes = entry.spec.flags.has(Flags::WRITE);
@@ -244,15 +246,16 @@ impl Worker {
         }
     }
 
-    /// Whether what has expired stays when no command runs.
+    /// Whether expired keys stay when no command runs.
     pub(crate) fn keeps_expired_at_rest(&self) -> bool {
         let config = self.config.current();
         config.replicaof.0.is_some() || config.import_mode
     }
 
-    /// Lets a command mark what it accesses as the client wants it (CLIENT NO-TOUCH); how it was before.
+    /// Has a command record its accesses as the client wants it (CLIENT NO-TOUCH); returns the earlier
+    /// setting.
     pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
-        // A script's own client may have said that it marks nothing; a change is noted whoever makes it.
+        // A script's own client may have asked to record nothing; a change is recorded in any case.
         let policy = match self.keys.touch {
             Touch::Nothing => self.touch_policy(),
             touch => touch,
@@ -420,7 +423,7 @@ impl Worker {
         }
     }
 
-    /// What follows a command once its keys are released: counters, events, blocked clients that it can
+    /// The work after a command once its keys are released: counters, events, blocked clients that it can
     /// serve.
     #[inline]
     pub(crate) fn after_command(&mut self, connection: &mut Connection, entry: &Entry) {
@@ -436,7 +439,7 @@ impl Worker {
         }
     }
 
-    /// Adds up what has been changed.
+    /// Adds up the changes.
     #[inline]
     pub(crate) fn count_changes(&mut self) {
         if self.keys.dirty != 0 {
@@ -445,7 +448,7 @@ impl Worker {
         }
     }
 
-    /// What is to be done while a command's keys are still held, besides [`Worker::release_keys`].
+    /// The work while a command's keys are still locked, besides [`Worker::release_keys`].
     pub(crate) fn after_held(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
         if connection.session.flags.has(SessionFlags::TRACKING) {
             self.remember_read(connection, entry, args);
@@ -455,8 +458,8 @@ impl Worker {
         }
     }
 
-    /// Tells those who follow what was done to the keys that are held, and then releases them: so everybody
-    /// is told of one key's changes in their order.
+    /// Publishes the changes of the locked keys, and then releases them: so all followers see one key's
+    /// changes in their order.
     #[inline]
     pub(crate) fn release_keys(&mut self) {
         if self.keys.effects.has_news() {
@@ -473,7 +476,7 @@ impl Worker {
         self.keys.effects.take_warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
-    /// Tells clients that cache keys, and publishes key events.
+    /// Notifies clients that cache keys, and publishes key events.
     #[cold]
     pub(crate) fn tell_news(&mut self) {
         let news = self.keys.effects.take_news();
@@ -481,7 +484,7 @@ impl Worker {
         self.publish_events(news.events);
     }
 
-    /// CLIENT REPLY: takes back what a client does not want to see.
+    /// CLIENT REPLY: removes output that a client does not want.
     fn apply_reply_mode(
         &mut self,
         connection: &mut Connection,
@@ -533,7 +536,7 @@ impl Worker {
         }
     }
 
-    /// Tells the latency monitor and the command log of a run that may concern them.
+    /// Passes a run to the latency monitor and the command log.
     #[cold]
     fn note_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let at_s = self.now_ms / 1000;
@@ -547,7 +550,7 @@ impl Worker {
             return;
         }
         let (limits, config) = (self.log_limits, self.config.current().clone());
-        // What a script calls is no request, and what a client does not want to see no reply.
+        // A script's call is not a request, and unwanted output not a reply.
         let is_request = !self.shared.scripts.running(self.thread).is_running();
         let is_shown = !connection.session.flags.has(SessionFlags::REPLY_MODE);
         if cost.ns >= limits.slow_ns {
@@ -566,8 +569,7 @@ impl Worker {
         }
     }
 
-    /// HOTKEYS: shares out among the keys of a command what it has cost. What a script calls is counted with
-    /// the script.
+    /// HOTKEYS: shares out a command's cost among its keys. A script's calls count with the script.
     fn count_for_keys(&mut self, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let hotkeys = &self.shared.hotkeys;
         if !hotkeys.is_active() {

@@ -26,7 +26,7 @@ pub struct Entry {
     pub id: usize,
     /// The entry that statistics and lists show in its place: of a subcommand of DEBUG, that of DEBUG.
     pub stats_id: usize,
-    /// What it is.
+    /// Its specification.
     pub spec: &'static Spec,
     /// What runs it.
     pub run: Run,
@@ -56,9 +56,9 @@ impl Entry {
         !self.spec.keys.is_empty() || self.spec.find_keys.is_some()
     }
 
-    /// Whether a panic of its handler, before anything of the keys is changed, leaves the server as it was: a
-    /// handler of keys changes nothing else, and one of the server's tells so by its flags. A script has
-    /// Lua's frames on the stack, which are not unwound through; a transaction is what its commands are.
+    /// Whether a panic of its handler, before any key is changed, leaves the server unchanged: a handler of
+    /// keys changes nothing else, and one of the server's has a flag for it. A script has Lua's frames on the
+    /// stack, which are not unwound through; a transaction is as its commands are.
     pub fn is_unwindable(&self) -> bool {
         match (&self.run, self.spec.control) {
             (Run::Data(_), _) | (_, Control::ExecuteTransaction) => true,
@@ -82,7 +82,7 @@ pub struct Registry {
 }
 
 impl Entry {
-    /// Its subcommands, as far as clients are told of them.
+    /// Its subcommands that clients see.
     pub fn told_subcommands(&self) -> &[usize] {
         if self.spec.flags.has(Flags::DEBUG) { &[] } else { &self.subcommands }
     }
@@ -112,7 +112,7 @@ impl Registry {
     /// The table with `renames` applied: a pair of old and new name; an empty new name removes the command.
     ///
     /// # Errors
-    /// The message for a rename of what does not exist, or onto what does.
+    /// The message for a rename of an unknown command, or onto an existing one.
     pub fn new(renames: &[(String, String)]) -> Result<Registry, String> {
         let mut registry = Registry { entries: Vec::new(), table: vec![None; TABLE_SIZE] };
         for command in martlet_command::FAMILIES.iter().flat_map(|family| family.iter()) {
@@ -183,7 +183,7 @@ impl Registry {
         self.table[at] = Some((name.into(), id));
     }
 
-    /// Takes a name out; the table is made anew, since probing must not meet a hole.
+    /// Takes a name out; the table is rebuilt, since probing must not meet a hole.
     fn remove(&mut self, name: &[u8]) -> Option<usize> {
         let id = self.find(name)?.id;
         let all = std::mem::replace(&mut self.table, vec![None; TABLE_SIZE]);

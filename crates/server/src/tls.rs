@@ -51,7 +51,7 @@ struct Made {
     bus: Option<Arc<BusTls>>,
 }
 
-/// What the cluster bus and MIGRATE make TLS connections with.
+/// TLS configuration of the cluster bus and MIGRATE.
 pub struct BusTls {
     server: Arc<ServerConfig>,
     client: TlsSettings,
@@ -110,10 +110,10 @@ impl Tls {
         lock(&self.current).bus.clone()
     }
 
-    /// Takes up a configuration.
+    /// Applies a configuration.
     ///
     /// # Errors
-    /// What is wrong with it, for the log; nothing has changed then.
+    /// Its fault, for the log; nothing has changed then.
     pub fn configure(&self, config: &Config) -> Result<(), String> {
         self.take_up(Made::of(config)?, config);
         Ok(())

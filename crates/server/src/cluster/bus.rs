@@ -23,13 +23,13 @@ use crate::pubsub::Kind;
 use crate::shared::{Mail, Shared, lock};
 use crate::worker::Worker;
 
-/// Ten times a second the machine is told the time.
+/// Interval of the machine's ticks.
 const TICK_MS: i64 = 100;
 /// Connections that are accepted before others get their turn.
 const ACCEPTED_MAX: usize = 64;
 /// Sockets that are looked at in one turn, at most.
 const READY_MAX: usize = 256;
-/// By these numbers epoll tells of what is no connection; theirs are counted up from 0.
+/// Numbers of descriptors other than connections in epoll's events; connections are numbered from 0.
 const WAKEUP: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 
@@ -74,7 +74,7 @@ pub(super) fn run(shared: &'static Shared, listeners: Vec<OwnedFd>) {
     }
 }
 
-/// An epoll that waits for other threads and for those who connect.
+/// An epoll that waits for other threads and for incoming connections.
 fn watch(node: &ClusterNode, listeners: &[TcpListener]) -> std::io::Result<OwnedFd> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &node.wakeup, EventData::new_u64(WAKEUP), EventFlags::IN)?;
@@ -89,7 +89,7 @@ struct Bus {
     node: &'static ClusterNode,
     listeners: Vec<TcpListener>,
     epoll: OwnedFd,
-    /// What the last wait has told.
+    /// The events of the last wait.
     ready: Vec<epoll::Event>,
     links: HashMap<LinkId, Link>,
     /// Those that epoll may have to wait for otherwise.
@@ -102,10 +102,10 @@ struct Bus {
     inbound: Inbound,
 }
 
-/// Handshakes of TLS that have failed, and what the log has been told of them.
+/// TLS handshakes that have failed, and the log's entry about them.
 #[derive(Default)]
 struct Refused {
-    /// When it was told last, in the machine's time.
+    /// When it was logged last, in the machine's time.
     logged_ms: Option<i64>,
     /// How many there have been since.
     untold: u64,
@@ -249,7 +249,7 @@ impl Bus {
         }
     }
 
-    /// Tells the machine of a connection that it has asked for, once that can be used.
+    /// Reports to the machine that a requested connection can be used.
     fn tell_connected(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if link.is_there_now() {
@@ -330,7 +330,7 @@ impl Bus {
         }
         let used = |link: &Link| (size_of::<Link>() + link.waiting().used) as u64;
         let is_over = |id: &LinkId| self.links.get(id).is_some_and(|link| used(link) > limit);
-        // A limit below what a connection itself takes closes all, as in Redis.
+        // A limit below a connection's own size closes all, as in Redis.
         let over: Vec<LinkId> = match limit < size_of::<Link>() as u64 {
             true => self.links.keys().copied().collect(),
             false => self.pending.iter().copied().filter(is_over).collect(),
@@ -344,7 +344,7 @@ impl Bus {
         }
     }
 
-    /// Does what the machine wants outside, and has a worker do the rest.
+    /// Carries out the machine's outside actions, and has a worker do the rest.
     fn carry_out(&mut self) {
         loop {
             let (actions, saves) = {
@@ -373,7 +373,8 @@ impl Bus {
         }
     }
 
-    /// Writes the last state of these, which is newer than any packet of them; whether the server may go on.
+    /// Writes the last state of these, which is newer than any packet of them; returns whether the server may
+    /// continue.
     fn save(&self, actions: &[Action]) -> bool {
         let mut saves = actions.iter().filter_map(|action| match action {
             Action::SaveConf { text, is_synced } => Some((text, *is_synced)),
@@ -430,7 +431,7 @@ impl Bus {
 }
 
 impl Shared {
-    /// The replication offset that other nodes are told.
+    /// The replication offset that other nodes see.
     fn told_offset(&self) -> u64 {
         let journal = &self.engine.journal;
         if self.is_replica() {

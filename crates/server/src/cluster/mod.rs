@@ -1,9 +1,9 @@
 //! This server as a node of a cluster.
 //!
-//! The bus' state machine stands behind one lock. Whoever gives it an input, the thread `cluster` (packets,
+//! The bus' state machine stands behind one lock. The thread that gives it an input, `cluster` (packets,
 //! time) or a worker (CLUSTER's subcommands, PUBLISH), holds the lock for as long as the machine takes, never
-//! over network or disk, and sorts what follows into two queues under the same lock: what that thread does
-//! outside (the file, packets), and decisions about the data set. Decisions are taken from their queue behind
+//! over network or disk, and sorts the actions into two queues under the same lock: that thread's outside
+//! work (the file, packets), and decisions about the data set. Decisions are taken from their queue behind
 //! the closed gate only, by whichever worker is there, and together with them the table that requests are
 //! checked against ([`routes`]) is published. So both queues are worked off in the machine's order.
 //!
@@ -44,7 +44,7 @@ use martlet_base::disk::error_text;
 pub use routes::Routes;
 use usage::SlotUse;
 
-/// The machine, and what follows from its inputs.
+/// The machine, and the actions of its inputs.
 struct Machine {
     cluster: Cluster,
     /// For the thread `cluster`.
@@ -65,16 +65,16 @@ type WhenSaved = Box<dyn FnOnce() + Send>;
 struct Saves {
     wanted: u64,
     done: u64,
-    /// What waits for how many.
+    /// Callbacks, each with the number of writes that it waits for.
     waiting: Vec<(u64, WhenSaved)>,
 }
 
 /// How much waits to be sent on a connection of the bus, in bytes.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Waiting {
-    /// What has not been sent yet.
+    /// Unsent bytes.
     pub used: usize,
-    /// What is kept for that.
+    /// Bytes allocated for them.
     pub allocated: usize,
 }
 
@@ -91,7 +91,7 @@ pub struct ClusterNode {
     /// A manual failover has writes wait.
     holds_writes: AtomicBool,
     waiting: Mutex<HashMap<LinkId, Waiting>>,
-    /// What the slots' commands have cost.
+    /// The cost of the slots' commands.
     pub usage: SlotUse,
     /// Slots that leave or come all at once.
     pub(crate) migrations: slot_migration::Migrations,
@@ -100,7 +100,7 @@ pub struct ClusterNode {
     _lock: File,
 }
 
-/// What a node's inputs leave to be done by others.
+/// The work that a node's inputs leave to others.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Left {
     outside: bool,
@@ -113,7 +113,7 @@ impl ClusterNode {
         Time { mono_ms: (ns / 1_000_000) as i64, unix_ms: self.clock.unix_ms() }
     }
 
-    /// Gives the machine an input, and sorts what follows.
+    /// Gives the machine an input, and sorts its actions.
     fn input<R>(&self, input: impl FnOnce(&mut Cluster, Time) -> R) -> (R, Left) {
         let mut machine = lock(&self.machine);
         let result = input(&mut machine.cluster, self.now());
@@ -137,8 +137,7 @@ impl ClusterNode {
         (result, left)
     }
 
-    /// Gives the machine an input from a worker. What follows for the data set, [`Worker::follow_cluster`]
-    /// does.
+    /// Gives the machine an input from a worker. [`Worker::follow_cluster`] does the work on the data set.
     pub fn with<R>(&self, input: impl FnOnce(&mut Cluster, Time) -> R) -> R {
         let (result, left) = self.input(input);
         if left.outside {
@@ -153,7 +152,7 @@ impl ClusterNode {
         saves.done < saves.wanted
     }
 
-    /// Calls `work` once the file says what the machine knows now.
+    /// Calls `work` once the file has the machine's present knowledge.
     pub fn when_saved(&self, work: WhenSaved) {
         let mut machine = lock(&self.machine);
         let saves = &mut machine.saves;
@@ -164,7 +163,7 @@ impl ClusterNode {
         work();
     }
 
-    /// The file has been written so many times.
+    /// The file has been written this many times.
     fn saved(&self, count: u64) {
         let mut machine = lock(&self.machine);
         let saves = &mut machine.saves;
@@ -175,7 +174,7 @@ impl ClusterNode {
         over.into_iter().for_each(|(_, work)| work());
     }
 
-    /// Looks at what the machine knows.
+    /// Reads the machine's state.
     pub fn read<R>(&self, look: impl FnOnce(&Cluster) -> R) -> R {
         look(&lock(&self.machine).cluster)
     }
@@ -218,7 +217,7 @@ pub fn choose_hash(config: &Config) {
     }
 }
 
-/// Becomes the node that its file tells of, or a new one, before there are workers; the sockets on which it
+/// Becomes the node of its file, or a new one, before there are workers; returns the sockets on which it
 /// listens for other nodes.
 ///
 /// # Errors

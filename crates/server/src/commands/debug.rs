@@ -104,7 +104,7 @@ fn panic(_: &mut Call<'_>) -> Outcome {
     panic!("asked for by DEBUG PANIC");
 }
 
-/// READONLY, so that what it does to the key alone decides what becomes of the server.
+/// READONLY, so that only its change of the key decides the server's fate.
 static PANIC_AT: ServerCommand = command("debug|panic-at", 4, panic_at as ServerHandler)
     .flags(FLAGS.with(Flags::READONLY))
     .keys(&[KeyPart::one(3, KeyFlags::RO)])
@@ -209,7 +209,7 @@ fn accept(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Elements are packed by their own size alone: what is large does not follow a setting here.
+/// Elements are packed by their own size alone: no setting here decides which are large.
 static QUICKLIST_PACKED_THRESHOLD: ServerCommand =
     command("debug|quicklist-packed-threshold", 3, quicklist_packed_threshold as ServerHandler)
         .flags(FLAGS)
@@ -243,7 +243,7 @@ fn replicate(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replies leave in buffers that a thread's connections share: there is none to resize.
+/// Replies leave in buffers that a thread's connections share: there is no single one to resize.
 static REPLYBUFFER: ServerCommand = command("debug|replybuffer", 4, replybuffer as ServerHandler)
     .flags(FLAGS)
     .doc(Group::Server, "7.0.0", "O(1)", "Accepted; connections have no reply buffers of their own.");
@@ -326,7 +326,7 @@ static OBJECT: ServerCommand = command("debug|object", -3, object as ServerHandl
     .doc(Group::Server, "1.0.0", "O(1)", "Tells how a key's value is stored.");
 
 fn object(call: &mut Call<'_>) -> Outcome {
-    // Also one that has expired and that nobody else sees any more.
+    // Also one that has expired and that no other command sees any more.
     let due_ms = std::mem::replace(&mut call.worker.keys.due_ms, i64::MIN);
     let told = describe(call);
     call.worker.keys.due_ms = due_ms;
@@ -334,7 +334,7 @@ fn object(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// What DEBUG OBJECT tells of its key.
+/// DEBUG OBJECT's facts about its key.
 fn describe(call: &Call<'_>) -> Result<String, Error> {
     let worker = &*call.worker;
     let Some(entry) = worker.keys.get(&Key::new(call.args.at(2))) else { return Err(Error::NoSuchKey) };

@@ -15,7 +15,7 @@ use crate::scripting::{Library, busy, fcall as run_function};
 pub static COMMANDS: &[&ServerCommand] = &[&FCALL, &FCALL_RO, &FUNCTION];
 
 const DEPENDS: &str = "Depends on the function that is executed.";
-/// It runs alone, so that it has one place among what is recorded and saved.
+/// It runs alone, so that it has one place in the records and saves.
 const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::EXCLUSIVE);
 
 static FCALL: ServerCommand = command("fcall", -3, fcall as ServerHandler)
@@ -99,7 +99,7 @@ static RESTORE: ServerCommand = command("function|restore", -3, change as Server
     )
     .tips(EVERYWHERE);
 
-/// Runs what changes the list of libraries; the request itself is what is recorded.
+/// Runs a change of the list of libraries; the request itself is recorded.
 fn change(call: &mut Call<'_>) -> Outcome {
     let Control::ChangeLibraries(change) = call.entry.spec.control else { return Err(Error::Syntax) };
     let args_max = match change {

@@ -71,7 +71,7 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Who sets, and when.
+/// The client that sets, and the time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setter {
     /// The client is connected from this machine.
@@ -94,7 +94,7 @@ pub enum SetError {
     Unknown(Vec<u8>),
     /// The data set is being loaded.
     Loading,
-    /// The parameter and what is wrong with its value.
+    /// The parameter and its value's fault.
     Refused(Vec<u8>, String),
 }
 

@@ -1,14 +1,13 @@
-//! MIGRATE under way: what DUMP makes of keys here is sent, portion by portion, and RESTOREd by another
-//! server.
+//! MIGRATE under way: DUMPs of keys here are sent, portion by portion, and RESTOREd by another server.
 //!
 //! Invariant: nothing is locked while the network is used. The client's own thread encodes a portion with the
 //! keys' shards locked and unlocks them; a thread of [`Exchangers`] sends it and waits for the answers; then
-//! the client's thread deletes, under the locks again, what has arrived.
+//! the client's thread deletes, under the locks again, the keys that have arrived.
 //!
 //! Keys under way are marked, and commands that would change them wait (`must_postpone`); those that read are
-//! served. What names no such key and changes it all the same (FLUSHALL, a blocked client that is served, a
-//! script) raises the key's [`WatchFlag`]: then its newer state is sent, too, as RESTORE or as DEL, before
-//! anything is deleted here. So no change is lost.
+//! served. A change that names no such key (FLUSHALL, a blocked client that is served, a script) raises the
+//! key's [`WatchFlag`]: then its newer state is sent, too, as RESTORE or as DEL, before anything is deleted
+//! here. So no change is lost.
 
 mod exchange;
 mod marks;
@@ -37,9 +36,9 @@ pub use exchange::{Answers, Destination};
 use exchange::{Exchange, Exchangers, KeptTargets, Target};
 use marks::Marks;
 
-/// Keys are sent in portions of about so many bytes, each answered before the next.
+/// Bytes of a portion of keys, about; each is answered before the next.
 const PORTION_BYTES: usize = 1024 * 1024;
-/// So often a key is sent that is changed again each time.
+/// Most attempts for a key that is changed again each time.
 const TRIES_MAX: u32 = 3;
 
 const CHANGED: Error = Error::Fixed("IOERR key was changed each time that it was sent to target instance");
@@ -53,7 +52,7 @@ pub struct Migrations {
     marks: Marks,
 }
 
-/// What a MIGRATE asks for.
+/// The request of a MIGRATE.
 pub struct Request {
     /// Where the keys go.
     pub destination: Destination,
@@ -82,7 +81,7 @@ struct Sent {
     is_gone: bool,
 }
 
-/// A MIGRATE under way. It goes on if its client leaves.
+/// A MIGRATE under way. It continues if its client leaves.
 pub struct Migration {
     token: Token,
     client: u64,
@@ -129,7 +128,7 @@ impl Migration {
                 }
                 encode_request(&words, portion);
             }
-            // What a slot under way does not have here is not asked for there: an expired key is none.
+            // In a slot under way a missing key is not asked for there: an expired key is treated as absent.
             None if tries > 0 && self.is_in_cluster => {
                 let payload = payload::dump(Source::String(Element::Int(0)), compress);
                 let words: [&[u8]; 6] = [self.restore(), &name, b"1", &payload, b"REPLACE", b"ABSTTL"];
@@ -183,7 +182,7 @@ impl Migration {
 
 impl Shared {
     /// Whether a request that may change its keys has to wait because one of them is under way to another
-    /// server. If so, the thread is told when to look again.
+    /// server. If so, the thread is noted for a wake-up.
     pub(crate) fn is_migrating(&self, thread: usize, db: usize, entry: &Entry, args: &Args<'_>) -> bool {
         let marks = &self.migrations.marks;
         let mut indexes = Vec::new();
@@ -258,7 +257,7 @@ impl Worker {
         });
     }
 
-    /// Goes on with a MIGRATE whose portion has been answered. While CLIENT PAUSE lasts, nothing is deleted.
+    /// Continues a MIGRATE whose portion has been answered. While CLIENT PAUSE lasts, nothing is deleted.
     pub(crate) fn go_on_with(&mut self, mut migration: Box<Migration>, mut answers: Answers) {
         if self.shared.postpones(self.now_ms).is_some() {
             return self.paused_migrations.push((migration, answers));

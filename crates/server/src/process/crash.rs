@@ -1,10 +1,10 @@
-//! What happens between a crash and the end of the process: the traces of all threads are handed to whoever
-//! reports them.
+//! The time between a crash and the end of the process: the traces of all threads are passed to the thread
+//! that reports them.
 //!
-//! Invariant: a handler runs on the thread that the signal came to and only writes to memory set
-//! aside, and to a file that wakes the thread that reports; that one may take locks and memory, and is waited
-//! for no longer than [`PATIENCE_MS`]. Then the signal does what it does by default, so status and core dump
-//! are those of the crash.
+//! Invariant: a handler runs on the thread that the signal came to and only writes to reserved memory, and to
+//! a file that wakes the reporting thread; that one may take locks and memory, and is waited for no longer
+//! than [`PATIENCE_MS`]. Then the signal has its default effect, so status and core dump are those of the
+//! crash.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -39,7 +39,7 @@ pub enum Cause {
     Panic(String, String),
 }
 
-/// What the kernel tells of a signal.
+/// The kernel's facts about a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal {
     /// Its number.
@@ -50,7 +50,7 @@ pub struct Signal {
     pub instruction: usize,
     /// The address whose access failed, if one did.
     pub address: usize,
-    /// Who sent it, if a process did.
+    /// The sender, if a process sent it.
     pub sender: Option<(i32, u32)>,
 }
 
@@ -84,8 +84,8 @@ impl Slot {
         }
     }
 
-    /// Notes where the calling thread is, from the instruction `from` on: what is further inside is the
-    /// handler. If it is not met, all is noted.
+    /// Records the calling thread's frames, from the instruction `from` on: deeper ones are the handler's. If
+    /// it is not met, all are recorded.
     fn fill(&self, from: usize) {
         let mut len = self.walk(from);
         if len == 0 {
@@ -98,7 +98,7 @@ impl Slot {
     /// Notes addresses from `from` on, or all if that is 0; how many there are.
     fn walk(&self, from: usize) -> usize {
         let mut len = 0;
-        // SAFETY: what others symbolise meanwhile does not concern a walk that symbolises nothing.
+        // SAFETY: symbolising by other threads does not concern a walk that symbolises nothing.
         unsafe {
             backtrace::trace_unsynchronized(|frame| {
                 let Some(address) = self.addresses.get(len) else { return false };
@@ -125,10 +125,10 @@ impl Slot {
 
 /// The signal of the thread that has [`IS_TAKEN`].
 struct SignalCell(UnsafeCell<Signal>);
-// SAFETY: whoever has set `IS_TAKEN` writes it, before the thread that reports is woken and reads it.
+// SAFETY: the thread that has set `IS_TAKEN` writes it, before the reporting thread is woken and reads it.
 unsafe impl Sync for SignalCell {}
 
-/// A report is under way; what follows waits for the process' end.
+/// A report is under way; later crashes wait for the process' end.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 static SIGNAL: SignalCell =
     SignalCell(UnsafeCell::new(Signal { number: 0, code: 0, instruction: 0, address: 0, sender: None }));
@@ -137,7 +137,7 @@ static CRASHED: Slot = Slot::new();
 static OTHER: Slot = Slot::new();
 /// The thread that reports.
 static REPORTER: AtomicI32 = AtomicI32::new(0);
-/// Counters of the kernel's: what wakes the thread that reports, and what tells that it is done.
+/// Counters of the kernel's: one wakes the reporting thread, the other reports that it is done.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static DONE: AtomicI32 = AtomicI32::new(-1);
 
@@ -158,7 +158,7 @@ fn add_one(counter: &AtomicI32) {
     unsafe { libc::write(counter.load(Ordering::Relaxed), one.as_ptr().cast(), one.len()) };
 }
 
-/// Waits until the counter has been added to, and takes what it has.
+/// Waits until the counter has been added to, and takes its value.
 fn take(counter: &AtomicI32, limit_ms: c_int) {
     let mut file = libc::pollfd { fd: counter.load(Ordering::Relaxed), events: libc::POLLIN, revents: 0 };
     let mut count = [0u8; 8];
@@ -172,7 +172,7 @@ fn take(counter: &AtomicI32, limit_ms: c_int) {
 
 /// Ends the process as the signal does by default, once the handler that calls this has returned.
 fn die_of(signal: c_int) {
-    // SAFETY: the default runs no code of ours.
+    // SAFETY: the default runs no code here.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
@@ -182,7 +182,7 @@ fn die_of(signal: c_int) {
 /// The instruction that a signal came upon; 0 where the processor's registers are not known here.
 ///
 /// # Safety
-/// `context` is what the kernel gives to a handler.
+/// `context` is the kernel's argument of a handler.
 unsafe fn instruction_of(context: *mut c_void) -> usize {
     let context = context.cast::<libc::ucontext_t>();
     #[cfg(target_arch = "x86_64")]
@@ -199,7 +199,7 @@ unsafe fn instruction_of(context: *mut c_void) -> usize {
 }
 
 /// # Safety
-/// `info` and `context` are what the kernel gives to a handler.
+/// `info` and `context` are the kernel's arguments of a handler.
 unsafe fn signal_of(number: c_int, info: *mut siginfo_t, context: *mut c_void) -> Signal {
     // SAFETY: the kernel's, as promised; which of its fields are set says the code.
     unsafe {
@@ -225,7 +225,7 @@ unsafe fn signal_of(number: c_int, info: *mut siginfo_t, context: *mut c_void) -
 unsafe fn note(number: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: as promised.
     let signal = unsafe { signal_of(number, info, context) };
-    // SAFETY: as promised: nobody else writes it, and nobody reads it yet.
+    // SAFETY: as promised: no other thread writes it, and none reads it yet.
     unsafe { *SIGNAL.0.get() = signal };
     CRASHED.thread.store(this_thread(), Ordering::Relaxed);
     CRASHED.fill(signal.instruction);
@@ -264,7 +264,7 @@ extern "C" fn on_trace(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 }
 
 fn handle(signal: c_int, handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void)) {
-    // SAFETY: an all-zero action is a valid one, and the handler keeps to what the module's page says.
+    // SAFETY: an all-zero action is a valid one, and the handler keeps to the rules of the module's page.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;
@@ -275,7 +275,7 @@ fn handle(signal: c_int, handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_vo
 
 /// Gives the calling thread a stack on which its crash can be looked at; it keeps it.
 pub fn guard_thread() {
-    // SAFETY: fresh memory, which nobody else knows of and which is never given back.
+    // SAFETY: fresh memory, which no other thread knows of and which is never freed.
     unsafe {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -320,7 +320,7 @@ pub fn watch_crashes(report: impl Fn(&Cause, &Trace) + Send + 'static) -> io::Re
                 continue;
             }
             let panic = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // SAFETY: it was written before this thread was woken, and nobody writes while the flag is up.
+            // SAFETY: it was written before this thread was woken, and no thread writes while the flag is up.
             let signal = unsafe { *SIGNAL.0.get() };
             let is_alarm = panic.is_none() && signal.number == libc::SIGALRM;
             let cause = match panic {
@@ -387,7 +387,7 @@ pub fn end_after_panic(message: String, place: String, exits: bool) -> ! {
         add_one(&WAKE);
         take(&DONE, PATIENCE_MS);
     }
-    // SAFETY: the default runs no code of ours; `_exit` runs nothing that could meet what the panic has left.
+    // SAFETY: the default runs no code here; `_exit` runs nothing that could meet the state after the panic.
     unsafe {
         libc::signal(libc::SIGABRT, libc::SIG_DFL);
         if exits {

@@ -1,7 +1,7 @@
 //! The process around the server: background, pid file, limits, scores, title, signals, supervisors.
 //!
-//! Invariant: nothing here knows of clients or data; what must happen before the first thread (going
-//! to the background, taking over the title's memory) asserts that there is none.
+//! Invariant: nothing here knows of clients or data; steps that must precede the first thread (going to the
+//! background, taking over the title's memory) assert that there is none.
 
 mod background;
 mod crash;

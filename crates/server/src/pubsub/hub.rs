@@ -1,8 +1,8 @@
-//! Who is subscribed to what: channels, patterns and shard channels of all clients.
+//! Subscriptions: channels, patterns and shard channels of all clients.
 //!
 //! A channel's messages reach the mailboxes of all threads while its stripe is locked, so every subscriber
-//! gets them in the same order. What goes to a thread for a message does not depend on how many of its
-//! clients get it.
+//! gets them in the same order. The mail to a thread for a message does not depend on how many of its clients
+//! get it.
 
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use martlet_protocol::reply::Reply;
 
 use crate::shared::lock;
 
-/// Channels are spread over so many locks.
+/// Number of locks that channels are spread over.
 const STRIPES: usize = 64;
 
 /// The three kinds of subscription.
@@ -39,18 +39,18 @@ pub struct Receiver {
     pub client: u64,
 }
 
-/// What a thread is to hand to its clients that subscribed to one channel or pattern.
+/// A message for a thread's clients that subscribed to one channel or pattern.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// Those that were subscribed when the message was published.
     pub receivers: Arc<Vec<Receiver>>,
-    /// What they subscribed to.
+    /// The kind of the subscription.
     pub kind: Kind,
-    /// See above.
+    /// Its channel or pattern.
     pub name: Arc<[u8]>,
     /// The message as RESP2 has it, or its beginning; in RESP3 its first byte is another.
     pub bytes: Arc<Vec<u8>>,
-    /// The rest, if the payload is long: all who get it share that.
+    /// The rest, if the payload is long: all receivers share that.
     pub rest: Option<Arc<Vec<u8>>>,
 }
 
@@ -60,21 +60,21 @@ impl Delivery {
         self.bytes.len() + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
-    /// What it costs the thread to hand it to all who get it, in bytes copied.
+    /// The thread's cost of delivering it to all receivers, in bytes copied.
     pub fn cost_bytes(&self) -> usize {
         (self.len_bytes() + RECEIVER_COST_BYTES) * self.receivers.len()
     }
 }
 
-/// What it costs to find one who gets a message takes as long as to copy so many bytes.
+/// The cost of finding one receiver, in bytes copied in the same time.
 const RECEIVER_COST_BYTES: usize = 100;
-/// From so many bytes on a payload is there once, however many patterns match its channel.
+/// From this size on a payload is kept once, however many patterns match its channel.
 const SHARED_MIN_BYTES: usize = 256;
 
-/// What is published.
+/// The published message.
 struct Payload<'a> {
     bytes: &'a [u8],
-    /// As it ends a message, if it is long and somebody gets it.
+    /// As it ends a message, if it is long and has a receiver.
     rest: Option<Arc<Vec<u8>>>,
 }
 
@@ -157,7 +157,7 @@ pub struct Hub {
     channels: Channels,
     shards: Channels,
     patterns: RwLock<Topics>,
-    /// Number of patterns: nobody looks at them when there is none.
+    /// Number of patterns: without any, none is looked at.
     pattern_count: AtomicUsize,
     /// Clients with a subscription of any kind.
     pub clients: AtomicUsize,
@@ -238,13 +238,13 @@ impl Hub {
         count
     }
 
-    /// The channels that somebody is subscribed to and that match `pattern`, if there is one.
+    /// The channels that have subscribers and match `pattern`, if there is one.
     pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
         let is_meant = |name: &Arc<[u8]>| pattern.is_none_or(|pattern| matches(pattern, name, false));
         self.of(kind).names().filter(is_meant).collect()
     }
 
-    /// Calls `f` for each subscription: its kind, what it is to, the client.
+    /// Calls `f` for each subscription: its kind, its name, the client.
     pub fn for_each_subscription(&self, mut f: impl FnMut(Kind, &[u8], u64)) {
         let mut each = |kind: Kind, topics: &Topics| {
             for (name, topic) in topics {
@@ -336,7 +336,7 @@ mod tests {
         assert!(sent[0].2.contains("smessage"));
     }
 
-    /// Whoever subscribes to many patterns must not make the server hold a payload as many times.
+    /// A subscriber to many patterns must not make the server hold a payload as many times.
     #[test]
     fn a_long_payload_is_there_once_for_all_patterns() {
         let hub = Hub::default();

@@ -1,8 +1,8 @@
-//! Publish and subscribe: the hub, and what a thread does for its own subscribers.
+//! Publish and subscribe: the hub, and a thread's work for its own subscribers.
 //!
 //! A publisher puts a message into the mailboxes of the threads that have subscribers, its own included; each
-//! thread appends it to its clients' output when it reads its mail, which it does before it takes in more
-//! input. So whoever has seen the publisher's reply finds the message before anything it asks for afterwards.
+//! thread appends it to its clients' output when it reads its mail, which it does before it takes more input.
+//! So a client that has seen the publisher's reply finds the message before the reply to any later request.
 
 mod events;
 mod hub;
@@ -81,7 +81,7 @@ impl Connection {
         self.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(kind))
     }
 
-    /// Brings what others see of its subscriptions up to date.
+    /// Publishes the numbers of its subscriptions.
     fn note_subscriptions(&self) {
         let lengths = self
             .session
@@ -141,7 +141,7 @@ impl Worker {
         }
     }
 
-    /// Ends this thread's clients' subscriptions that `ends` chooses, and tells them in the words of `word`.
+    /// Ends this thread's clients' subscriptions that `ends` chooses, and notifies them with the word `word`.
     pub(crate) fn drop_subscriptions(&mut self, kind: Kind, word: &[u8], ends: impl Fn(&[u8]) -> bool) {
         let mut lost = Vec::new();
         for connection in self.connections.iter() {

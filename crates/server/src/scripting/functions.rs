@@ -1,6 +1,6 @@
 //! Functions as one thread runs them.
 //!
-//! Invariant: what a thread has loaded is of libraries that are in the list of its generation.
+//! Invariant: a thread's loaded libraries are those of the list of its generation.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct Local {
     compiled: Compiled,
 }
 
-/// What one thread has for functions.
+/// One thread's state for functions.
 pub(crate) struct Functions {
     interpreter: Interpreter,
     /// That of the list.
@@ -40,7 +40,7 @@ impl Functions {
         Functions { interpreter, generation, list, local: HashMap::default() }
     }
 
-    /// Goes over to another list: what is no longer in it is forgotten.
+    /// Switches to another list: libraries that are no longer in it are dropped.
     fn take_up(&mut self, generation: u64, list: Arc<LibraryList>) {
         let is_current =
             |library: &Arc<Library>| list.libraries.iter().any(|known| Arc::ptr_eq(known, library));

@@ -1,8 +1,8 @@
 //! The libraries of functions: one list that is never changed, but replaced by another as a whole.
 //!
-//! Threads take the list up when its generation is another than that of the one they have, and load each
-//! library into a state of their own when one of its functions is first called there. What checks a library
-//! beforehand is a state that nobody else uses, so one that is refused leaves nothing behind.
+//! Threads take the list when its generation differs from their own, and load each library into a private
+//! state when one of its functions is first called there. A library is checked beforehand in a state without
+//! other users, so a refused one leaves nothing behind.
 //!
 //! Invariant: no name of a library or a function stands twice in a list. It changes behind the closed gate,
 //! or while data is being loaded: no function runs then.
@@ -39,9 +39,9 @@ const ACCEPTED_LOAD_MAX_MS: u64 = 5 * LOAD_MAX_MS;
 pub struct Function {
     /// Its name.
     pub name: Vec<u8>,
-    /// What the library says of it.
+    /// The library's description of it.
     pub description: Option<Vec<u8>>,
-    /// What it promises.
+    /// Its flags.
     pub flags: ScriptFlags,
 }
 
@@ -54,7 +54,7 @@ pub struct Library {
     pub code: Arc<[u8]>,
     /// Length of that line, which is not Lua.
     first_line_len: usize,
-    /// What it registers, in that order.
+    /// Its registered functions, in that order.
     pub functions: Vec<Function>,
 }
 
@@ -150,7 +150,7 @@ impl LibraryList {
         self.by_function.get(function)
     }
 
-    /// What the function of this [`folded`] name promises.
+    /// The flags of the function with this [`folded`] name.
     pub fn flags_of(&self, function: &[u8]) -> Option<ScriptFlags> {
         let mut functions = self.find(function)?.functions.iter();
         functions.find(|known| *folded(&known.name) == *function).map(|known| known.flags)
@@ -226,7 +226,7 @@ fn already_exists(before: &str, name: &[u8], after: &str) -> Vec<u8> {
     [before.as_bytes(), name, after.as_bytes(), b" already exists"].concat()
 }
 
-/// The library's name, and the length of the line that tells it.
+/// The library's name, and the length of the line that has it.
 fn read_first_line(code: &[u8]) -> Result<(Vec<u8>, usize), Vec<u8>> {
     let Some(line) = code.strip_prefix(b"#!") else { return Err(b"Missing library metadata".to_vec()) };
     let invalid = || b"Invalid library metadata".to_vec();

@@ -17,7 +17,7 @@ use crate::registry::Entry;
 use crate::shared::lock;
 use crate::worker::Worker;
 
-/// So many keys are looked at in each turn of the cron.
+/// Keys that are looked at in each turn of the cron.
 const TURN_KEYS: usize = 1000;
 
 /// A key: when it is due, Unix milliseconds; its database; its name.

@@ -80,7 +80,7 @@ impl Runner {
         if !reasons.has(SlowPathReason::SaveFailed) && !reasons.has(SlowPathReason::LogRefused) {
             return;
         }
-        // On purpose: going on would lose what the primary has acknowledged.
+        // On purpose: continuing would lose writes that the primary has acknowledged.
         assert!(
             worker.config().replica_ignore_disk_write_errors,
             "Replica was unable to write command to disk."
