@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("protocol", &["base"]),
     ("net", &["base"]),
     ("types", &["base"]),
+    ("sketch", &["base"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "keyspace", "types"]),
     ("script", &["base", "protocol"]),

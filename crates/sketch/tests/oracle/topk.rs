@@ -1,0 +1,98 @@
+//! TOPK.* with a decay of 1, which leaves nothing to chance.
+
+use crate::session::{Expected, Session, below_one_of, error, integers, item, ok};
+use martlet_base::random::Random;
+use martlet_client::resp::Reply;
+use martlet_sketch::TopK;
+use martlet_sketch::field::{Field, Fields};
+use martlet_sketch::topk::{Options, TYPE};
+
+const KEYS: [&str; 3] = ["k:0", "k:1", "k:2"];
+
+fn fields(sketch: &TopK) -> Vec<Field> {
+    let mut fields = Vec::new();
+    sketch.encode(&mut fields);
+    fields
+}
+
+fn reserve(session: &mut Session, random: &mut Random, key: &[u8]) -> TopK {
+    let k = 1 + below_one_of(random, &[2, 8, 20]) as i64;
+    let (width, depth) = (1 + random.below(20) as i64, 1 + random.below(4) as i64);
+    let texts = [k.to_string(), width.to_string(), depth.to_string()];
+    let [k_text, width_text, depth_text] = [0, 1, 2].map(|at| texts[at].as_bytes());
+    session.reply(&[b"TOPK.RESERVE", key, k_text, width_text, depth_text, b"1"], ok());
+    TopK::new(Options { k, width, depth, decay: 1.0 }).unwrap()
+}
+
+/// An item that is not empty: RedisBloom saves one as if there were none.
+fn some_item(random: &mut Random) -> Vec<u8> {
+    let mut item = item(random, 150);
+    if item.is_empty() {
+        item.push(b'x');
+    }
+    item
+}
+
+fn expelled(item: Option<impl AsRef<[u8]>>) -> Reply {
+    item.map_or(Reply::NullBulk, |item| Reply::Bulk(item.as_ref().to_vec()))
+}
+
+pub fn run(session: &mut Session, seed: u64) {
+    let mut random = Random::seeded(seed);
+    let mut sketches: [Option<TopK>; 3] = [None, None, None];
+    for _ in 0..session.budget() {
+        let at = random.below(3) as usize;
+        let key = KEYS[at].as_bytes();
+        let Some(sketch) = &mut sketches[at] else {
+            sketches[at] = Some(reserve(session, &mut random, key));
+            continue;
+        };
+        let one = some_item(&mut random);
+        session.expect(&[b"DUMP", key], Expected::TopKDump(TYPE, fields(sketch))); //DBG
+        match random.below(40) {
+            0 => {
+                session.reply(&[b"DEL", key], Reply::Int(1));
+                sketches[at] = None;
+            }
+            1 => session.expect(&[b"DUMP", key], Expected::TopKDump(TYPE, fields(sketch))),
+            // RedisBloom 2.8.2 forgets lengths and chances where it loads, so the history goes on in the old
+            // key.
+            2 => {
+                let fields = fields(sketch);
+                session.restore(b"k:restored", TYPE, &fields);
+                session.expect(&[b"DUMP", b"k:restored"], Expected::TopKDump(TYPE, fields.clone()));
+                let mut source = Fields::new(&fields);
+                *sketch = TopK::decode(TYPE.version, &mut source).unwrap();
+                assert!(source.rest().is_empty());
+            }
+            4 => {
+                let list = sketch.list().into_iter();
+                let list =
+                    list.flat_map(|(item, count)| [Reply::Bulk(item.to_vec()), Reply::Int(count.into())]);
+                session.reply(&[b"TOPK.LIST", key, b"WITHCOUNT"], Reply::Array(list.collect()));
+            }
+            5..10 => {
+                let reply = integers([i64::from(sketch.contains(&one))]);
+                session.reply(&[b"TOPK.QUERY", key, &one], reply);
+            }
+            10..15 => session.reply(&[b"TOPK.COUNT", key, &one], integers([i64::from(sketch.count(&one))])),
+            15..20 => {
+                let increment = [0, 1, 3, 40, 100_000, 100_001, -1][random.below(7) as usize];
+                let reply = match TopK::check_increment(increment) {
+                    Ok(increment) => expelled(sketch.add(&one, increment, &mut random)),
+                    Err(words) => error(words),
+                };
+                let text = increment.to_string();
+                session.reply(&[b"TOPK.INCRBY", key, &one, text.as_bytes()], Reply::Array(vec![reply]));
+            }
+            _ => {
+                let items: Vec<Vec<u8>> = (0..1 + random.below(5)).map(|_| some_item(&mut random)).collect();
+                let pairs: Vec<(&[u8], u32)> = items.iter().map(|item| (&item[..], 1)).collect();
+                let replies = sketch.add_all(&pairs, &mut random).into_iter().map(expelled).collect();
+                let items = items.iter().map(Vec::as_slice);
+                let command: Vec<&[u8]> = [&b"TOPK.ADD"[..], key].into_iter().chain(items).collect();
+                session.reply(&command, Reply::Array(replies));
+            }
+        }
+    }
+}
