@@ -208,7 +208,7 @@ impl Bloom {
         Ok(is_new)
     }
 
-    /// Adds to a further link what the newest, full one does not have.
+    /// Adds an item to a further link unless the newest, full one has it.
     #[cold]
     fn add_to_full(&mut self, hash: ItemHash) -> Result<bool, BloomError> {
         let Some(newest) = self.links.last() else { return Err(BloomError::Insert) };

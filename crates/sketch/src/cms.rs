@@ -15,7 +15,7 @@ use crate::TABLE_MAX_BYTES;
 use crate::debris::Debris;
 use crate::field::{DecodeError, FieldSink, FieldSource, ModuleType, load_slots, save_slots};
 use crate::hash::each_row;
-use crate::pages::{PAGE_BYTES, Pages, Run};
+use crate::pages::{CACHED_MAX_BYTES, PAGE_BYTES, Pages, Run};
 
 /// The type's name, and the version that is written.
 pub const TYPE: ModuleType = ModuleType { name: "CMSk-TYPE", version: 0 };
@@ -149,7 +149,7 @@ impl CountMin {
         items.iter().map(|(item, value)| self.incr_by(item, *value)).collect()
     }
 
-    /// An item's count, never below what was counted.
+    /// An item's count, never below the real one.
     #[inline]
     pub fn query(&self, item: &[u8]) -> u32 {
         let mut count = u32::MAX;
@@ -166,8 +166,7 @@ impl CountMin {
     }
 
     fn prefetch(&self, item: &[u8]) {
-        // A table of one page stays in the cache.
-        if self.table.len() > PAGE as u64 {
+        if self.table.len() * 4 > CACHED_MAX_BYTES {
             CountMin::each_slot(item, self.width, self.depth, |slot| self.table.prefetch(slot));
         }
     }

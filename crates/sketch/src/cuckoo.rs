@@ -46,7 +46,7 @@ pub enum CuckooError {
     /// The table would be above [`crate::TABLE_MAX_BYTES`].
     #[error("ERR Insufficient memory to create filter")]
     CreateMemory,
-    /// There are so many filters already that no item is taken.
+    /// The number of filters is at its limit: no item is added.
     #[error("Maximum expansions reached")]
     Expansions,
     /// No room, and the filter does not expand.
@@ -182,8 +182,8 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Refuses items if there are `max` filters (`cf-max-expansions`, 32 by default): what a command asks
-    /// once before it adds.
+    /// Refuses items if there are `max` filters (`cf-max-expansions`, 32 by default). A command asks
+    /// once, before it adds.
     ///
     /// # Errors
     /// [`CuckooError::Expansions`].

@@ -1,4 +1,5 @@
-//! `Debris`: what a large sketch left behind, freed a slice at a time so that no command pays for all of it.
+//! `Debris`: the pages of large sketches that were deleted, freed a slice at a time so that no command pays
+//! for all of it.
 
 /// Pages and branches of an array of some kind.
 pub(crate) trait Part: Send + Sync {

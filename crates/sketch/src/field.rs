@@ -168,7 +168,7 @@ impl FieldSource for Fields<'_> {
 /// Bytes that stand for slots that are zero.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// So many zeros, in pieces.
+/// `count` zeros, in pieces.
 fn zeros<'a>(count: usize) -> Vec<Cow<'a, [u8]>> {
     (0..count).step_by(ZEROS.len()).map(|at| Cow::Borrowed(&ZEROS[..ZEROS.len().min(count - at)])).collect()
 }

@@ -28,7 +28,7 @@ pub fn murmur2_32(item: &[u8], seed: u32) -> u32 {
 /// Rows whose hashes are computed together.
 const LANES: usize = 8;
 
-/// [`murmur2_32`] with eight seeds from this one on: what does not depend on the seed is computed once.
+/// [`murmur2_32`] with eight seeds from this one on: each word is mixed once for all of them.
 #[inline]
 fn murmur2_32_lanes(item: &[u8], seed: u32) -> [u32; LANES] {
     let mut hashes: [u32; LANES] =

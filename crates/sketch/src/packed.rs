@@ -1,8 +1,8 @@
-//! What the two SCANDUMP formats share: pieces of a table, and the fields of RedisBloom's packed structures.
+//! Shared by the two SCANDUMP formats: pieces of a table, and the fields of RedisBloom's packed structures.
 
 use crate::pages::{PAGE_BYTES, Pages, Run};
 
-/// A piece of a filter: where to go on, and bytes. The last has position 0 and no bytes.
+/// A piece of a filter: bytes, and the position behind them. The last has position 0 and no bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// The position for the next call of SCANDUMP, and the one to pass to LOADCHUNK with the bytes.
@@ -23,8 +23,7 @@ pub(crate) fn copy_range(table: &Pages<u8, PAGE_BYTES>, start: u64, count: u64) 
     bytes
 }
 
-/// Reads a packed structure field by field; what is missing reads as zero, as the caller has checked the
-/// length.
+/// Reads a packed structure field by field. The caller has checked the length; missing bytes read as zero.
 pub(crate) struct Packed<'a>(pub &'a [u8]);
 
 impl Packed<'_> {

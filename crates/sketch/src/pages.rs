@@ -6,8 +6,8 @@
 //!
 //! An array of one page at most is a single block of exactly its length, without the tree.
 //!
-//! Invariant: `heap_bytes` is what the allocator was asked for; memory that clones share counts in each of
-//! them.
+//! Invariant: `heap_bytes` is the sum of the requested allocations; memory that clones share counts in each
+//! of them.
 
 use std::ops::Range;
 
@@ -18,6 +18,9 @@ use crate::debris::{Debris, Part};
 
 /// Size of a page's slots in bytes: a page and its reference count fill 8 KiB, a size class of the allocator.
 pub(crate) const PAGE_BYTES: usize = 8192 - 8;
+/// Tables up to this size stay in the processor's caches: asking for their lines ahead costs more than it
+/// saves.
+pub(crate) const CACHED_MAX_BYTES: u64 = 4 << 20;
 /// Pages below a branch.
 const FANOUT: usize = 256;
 
@@ -45,7 +48,7 @@ struct Branch<T, const N: usize> {
 /// Consecutive slots of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run<'a, T> {
-    /// So many slots that are zero.
+    /// This number of slots that are zero.
     Zeros(usize),
     /// These slots.
     Slots(&'a [T]),
@@ -160,7 +163,7 @@ impl<T: Clone + Default + PartialEq, const N: usize> Pages<T, N> {
         }
     }
 
-    /// The slots of a range, page by page; what is outside the array is left out.
+    /// The slots of a range, page by page; indexes outside the array are left out.
     pub fn runs(&self, range: Range<u64>) -> impl Iterator<Item = Run<'_, T>> {
         let end = range.end.min(self.len);
         let mut at = range.start;

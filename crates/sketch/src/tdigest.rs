@@ -200,8 +200,8 @@ impl TDigest {
         Ok(())
     }
 
-    /// Adds all that another digest has (one source of TDIGEST.MERGE). Both are compressed first, so that a
-    /// source changes, too, in its layout though not in what it has.
+    /// Adds another digest's centroids (one source of TDIGEST.MERGE). Both are compressed first, as Redis
+    /// does: the source keeps its values, but its centroids may be merged.
     ///
     /// # Errors
     /// [`TDigestError::Overflow`]; the centroids before the one that is too much were added.

@@ -3,8 +3,8 @@
 //!
 //! A bucket has one item's fingerprint and count. Each item that meets a bucket of another one decays its
 //! count by chance, `decay` to the power of the count, and takes it over at zero. The heap is RedisBloom's
-//! array, the lowest count first, so that equal histories give equal orders; what it has for each item lies
-//! in three arrays, as a search reads fingerprints only and a sift counts only.
+//! array, the lowest count first, so that equal histories give equal orders. It is three arrays, as a search
+//! reads fingerprints only and a sift reads counts only.
 //!
 //! Invariant: the table has `width * depth` buckets, each array of the heap `k` slots.
 
@@ -20,7 +20,7 @@ use crate::debris::Debris;
 use crate::field::{DecodeError, FieldSink, FieldSource, ModuleType, load_slots, narrow, save_slots};
 use crate::hash::{each_row, murmur2_32};
 use crate::packed::Packed;
-use crate::pages::{PAGE_BYTES, Pages, arc_bytes};
+use crate::pages::{CACHED_MAX_BYTES, PAGE_BYTES, Pages, arc_bytes};
 
 /// The type's name, and the version that is written.
 pub const TYPE: ModuleType = ModuleType { name: "TopK-TYPE", version: 0 };
@@ -205,10 +205,10 @@ impl TopK {
         0
     }
 
-    /// What is left of a count after so many chances to decay, and of the chances if nothing is, the one that
-    /// took the last included.
+    /// Decays a count by chance, up to `chances` times. Returns the count, and if that is 0 the chances left,
+    /// the one of the last decay included.
     ///
-    /// The number of chances until the next decay is drawn at once: each alone would be 100,000 draws a row.
+    /// The number of chances until the next decay is one draw: a draw for each could be 100,000 for a row.
     fn decay(&self, mut count: u32, mut chances: u32, random: &mut Random) -> (u32, u32) {
         while chances > 0 {
             let chance = self.chance(count);
@@ -314,7 +314,7 @@ impl TopK {
 
     /// [`TopK::add`] of several items in order, their buckets prefetched together.
     pub fn add_all(&mut self, items: &[(&[u8], u32)], random: &mut Random) -> Vec<Option<Arc<[u8]>>> {
-        if self.table.len() > (PAGE_BYTES / 8) as u64 {
+        if self.table.len() * 8 > CACHED_MAX_BYTES {
             for (item, _) in items {
                 TopK::each_slot(item, self.width, self.depth, |slot| self.table.prefetch(slot));
             }

@@ -1,4 +1,4 @@
-//! `heap_bytes` beside what the allocator was asked for.
+//! `heap_bytes` beside the count of the accounting allocator.
 
 use martlet_base::alloc::{Accounting, thread_bytes};
 use martlet_base::random::Random;

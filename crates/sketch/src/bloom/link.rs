@@ -6,7 +6,7 @@ use martlet_base::prefetch::PrefetchQueue;
 
 use super::{BloomError, CAPACITY_IS_BITS, LinkInfo, NO_ROUND};
 use crate::TABLE_MAX_BYTES;
-use crate::pages::{PAGE_BYTES, Pages};
+use crate::pages::{CACHED_MAX_BYTES, PAGE_BYTES, Pages};
 
 /// Each link's error rate beside the one before it.
 pub(super) const ERROR_TIGHTENING: f64 = 0.5;
@@ -81,7 +81,7 @@ impl Iterator for Probes {
     }
 }
 
-/// What is saved of a link beside its table.
+/// The saved fields of a link beside its table.
 #[derive(Clone, Copy)]
 pub(super) struct Header {
     pub entries: u64,
@@ -98,7 +98,7 @@ fn bits_per_entry(error: f64) -> f64 {
     (error.ln() / LN_2_SQUARED).abs()
 }
 
-/// The number of hashes for so many bits per entry.
+/// The number of hashes for this number of bits per entry.
 pub(super) fn hashes_for(bits_per_entry: f64) -> f64 {
     (LN_2 * bits_per_entry).ceil()
 }
@@ -203,7 +203,9 @@ impl Link {
 
     #[inline]
     pub fn prefetch(&self, hash: ItemHash) {
-        self.probes(hash).for_each(|bit| self.table.prefetch(bit / 8));
+        if self.table.len() > CACHED_MAX_BYTES {
+            self.probes(hash).for_each(|bit| self.table.prefetch(bit / 8));
+        }
     }
 
     pub fn queue(&self, hash: ItemHash, queue: &mut PrefetchQueue) {
@@ -224,7 +226,8 @@ impl Link {
 }
 
 impl Header {
-    /// Whether a table of so many bytes goes with it, and no operation can run for longer than a real link's.
+    /// Whether the fields agree with each other and with a table of `bytes` bytes, and no operation can run
+    /// for longer than a real link's.
     pub fn is_sound(&self, bytes: u64) -> bool {
         let hashes = hashes_for(self.bits_per_entry);
         self.error > 0.0

@@ -5,7 +5,7 @@
 use martlet_base::prefetch::PrefetchQueue;
 
 use super::hash;
-use crate::pages::{PAGE_BYTES, Pages, Run};
+use crate::pages::{CACHED_MAX_BYTES, PAGE_BYTES, Pages, Run};
 
 /// An item as the filters know it: a byte that is not 0, and two hashes that name its buckets.
 #[derive(Clone, Copy, Default)]
@@ -88,7 +88,9 @@ impl Filter {
 
     #[inline]
     pub fn prefetch(&self, item: Fingerprint) {
-        self.starts(item).into_iter().for_each(|start| self.table.prefetch(start));
+        if self.table.len() > CACHED_MAX_BYTES {
+            self.starts(item).into_iter().for_each(|start| self.table.prefetch(start));
+        }
     }
 
     pub fn queue(&self, item: Fingerprint, queue: &mut PrefetchQueue) {

@@ -23,7 +23,7 @@ fn counts_are_never_below_the_model() {
         let mut model: HashMap<[u8; 8], u64> = HashMap::new();
         for _ in 0..3000 {
             let item = random.below(700).to_le_bytes();
-            // What is deleted was added, or another item would lose its fingerprint.
+            // Only items that were added are deleted, or others would lose their fingerprints.
             if random.below(3) == 0 && model.get(&item).is_some_and(|count| *count > 0) {
                 assert!(cuckoo.delete(&item));
                 *model.entry(item).or_default() -= 1;

@@ -1,4 +1,4 @@
-//! What a t-digest answers. Each formula is RedisBloom's, with its operations in the same order.
+//! The queries of a t-digest. Each formula is RedisBloom's, with its operations in the same order.
 
 use super::{Nodes, TDigest, TDigestError};
 
@@ -237,7 +237,7 @@ impl TDigest {
                 if is_reverse { (size - below.round()).round() } else { half_round_down(below) }
             }
         };
-        // C's conversion of what is not a number, too.
+        // NaN becomes the lowest integer, as on x86-64 in C.
         let to_integer = |rank: f64| if rank.is_nan() { i64::MIN } else { rank as i64 };
         values.iter().map(rank).map(to_integer).collect()
     }

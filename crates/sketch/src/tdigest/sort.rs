@@ -1,14 +1,12 @@
 //! The order in which centroids are merged.
 //!
-//! RedisBloom sorts by mean with a quicksort that is not stable, and centroids of one mean but different
-//! weights merge differently in another order. So where such are, [`quicksort`] makes the same exchanges.
-//! Where there are none, which is the rule for values that differ, every sort gives the same, and a faster
-//! one is used.
+//! RedisBloom sorts by mean with a quicksort that is not stable. Centroids of equal means and different
+//! weights merge differently in another order, so if there are any, [`quicksort`] makes the same exchanges.
+//! Otherwise every sort gives the same order, and a faster one is used.
 //!
-//! RedisBloom's quicksort is quadratic, and deep, where one mean is there many times; here a pivot that is
-//! the range's lowest value costs the three exchanges that it makes and no search. Other inputs that make it
-//! quadratic end it after a budget: what is left is sorted in a stable way, and no longer in RedisBloom's
-//! order.
+//! RedisBloom's quicksort is quadratic, and recurses deeply, if one mean is there many times. Here a pivot
+//! that is the range's lowest value costs its three exchanges and no search. Other quadratic inputs exhaust a
+//! budget: the rest is sorted by a stable sort then, no longer in RedisBloom's order.
 
 /// Comparisons, beside `n log n`, after which the order is no longer RedisBloom's.
 const BUDGET: usize = 1 << 19;
@@ -121,7 +119,7 @@ fn exchange(means: &mut [f64], weights: &mut [i64], left: usize, right: usize) {
     weights.swap(left, right);
 }
 
-/// Puts what is lower than the middle one before it; where that is then.
+/// Puts the means below the middle one before it; returns the index of that one.
 fn partition(means: &mut [f64], weights: &mut [i64], start: usize, middle: usize, end: usize) -> usize {
     let pivot = means[middle];
     exchange(means, weights, middle, end);

@@ -35,8 +35,9 @@ fn quantiles_are_near_the_real_ones() {
         for (share, found) in shares.into_iter().zip(digest.quantiles(&shares).unwrap()) {
             let below = values.partition_point(|value| *value < found) as f64 / values.len() as f64;
             let at_most = values.partition_point(|value| *value <= found) as f64 / values.len() as f64;
-            // The scale function lets a centroid have about `4 q (1 - q) / compression` of all values.
-            // Between values of which each is a fiftieth of all, what is interpolated is near one of them.
+            // The scale function lets a centroid have about `4 q (1 - q) / compression` of all values. Each
+            // of 50 distinct values is a fiftieth of all; an interpolated value may lie on the wrong side of
+            // one.
             let bound = 0.06 * share * (1.0 - share) + if seed % 3 == 2 { 0.02 } else { 0.0004 };
             assert!(
                 below - bound <= share && share <= at_most + bound,
@@ -76,7 +77,7 @@ fn arguments_are_checked_before_anything_changes() {
     assert_eq!(new(0), TDigestError::Compression);
     assert_eq!(new(i64::MAX), TDigestError::Memory);
     assert_eq!(new(357_913_940), TDigestError::Memory);
-    // What the largest would take comes with its values.
+    // Memory comes with the values.
     assert!(TDigest::new(357_913_939).unwrap().heap_bytes() < 100);
 }
 

@@ -38,7 +38,7 @@ fn the_frequent_items_are_listed_with_counts_below_the_real_ones() {
             assert!(*count <= model[&item], "{item}: {count} of {}", model[&item]);
             assert!(topk.contains(&item.to_le_bytes()));
         }
-        // An item above so many counts loses next to nothing to decay.
+        // A count above 1000 loses next to nothing to decay.
         for (item, count) in model.iter().filter(|(_, count)| **count > 1000) {
             let found = topk.count(&item.to_le_bytes());
             assert!(found * 20 >= count * 19, "{item}: {found} of {count}");

@@ -66,6 +66,7 @@ pub fn run(session: &mut Session, seed: u64) {
             let command: Vec<&[u8]> =
                 [&b"BF.RESERVE"[..], key].into_iter().chain(texts.iter().map(String::as_bytes)).collect();
             session.reply(&command, ok());
+            let options = if session.is_redis_8 { options.checked().unwrap() } else { options };
             filters[at] = Some(Bloom::new(options).unwrap());
             continue;
         };

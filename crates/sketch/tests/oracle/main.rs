@@ -12,6 +12,7 @@ mod cuckoo;
 mod session;
 mod tdigest;
 mod topk;
+mod words;
 
 use session::Session;
 
@@ -67,4 +68,17 @@ mod tests {
     family!(cms);
     family!(topk);
     family!(tdigest);
+
+    #[test]
+    fn words_are_those_of_redis_8() {
+        let Some(address) = crate::session::oracle() else {
+            return crate::session::skip("words");
+        };
+        let mut session = crate::Session::live(&address, "words");
+        if !session.is_redis_8 {
+            return crate::session::skip("words of Redis 8");
+        }
+        crate::words::run(&mut session);
+        session.finish();
+    }
 }

@@ -29,7 +29,7 @@ pub fn skip(name: &str) {
     let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
     let _ = writeln!(
         std::io::stderr(),
-        "SKIPPED {count}: {name} beside the oracle: MARTLET_SKETCH_ORACLE is not set"
+        "SKIPPED {count}: {name} beside the oracle, which MARTLET_SKETCH_ORACLE does not name"
     );
 }
 
@@ -56,6 +56,8 @@ pub struct Session {
     peer: Peer,
     queue: Vec<(Vec<Vec<u8>>, Expected)>,
     commands: u64,
+    /// Whether the peer is Redis 8's module, whose ranges are others than those of 2.8.2.
+    pub is_redis_8: bool,
 }
 
 fn fixture(name: &str) -> PathBuf {
@@ -65,7 +67,8 @@ fn fixture(name: &str) -> PathBuf {
 /// Each family has a database of its own.
 fn connect(address: &str, name: &str) -> Client {
     let mut connection = Client::connect(address).expect("the oracle answers");
-    let database = ["bloom", "cuckoo", "cms", "topk", "tdigest"].iter().position(|family| *family == name);
+    let database =
+        ["bloom", "cuckoo", "cms", "topk", "tdigest", "words"].iter().position(|family| *family == name);
     let database = database.expect("a family").to_string();
     for command in [&["SELECT", &database][..], &["FLUSHDB"], &["CONFIG", "SET", "rdbcompression", "no"]] {
         assert!(!connection.command(command).unwrap().is_error(), "{command:?}");
@@ -73,9 +76,21 @@ fn connect(address: &str, name: &str) -> Client {
     connection
 }
 
+/// Whether a list of modules has `bf` in a version from 8.0.0 on.
+fn is_redis_8(modules: &Reply) -> bool {
+    let version = |module: &Reply| {
+        let fields = module.items()?;
+        let value = |name: &[u8]| fields.iter().skip_while(|field| field.text() != Some(name)).nth(1);
+        (value(b"name")?.text()? == b"bf").then_some(value(b"ver")?.integer()?)
+    };
+    modules.items().into_iter().flatten().filter_map(version).any(|version| version >= 80_000)
+}
+
 impl Session {
     pub fn live(address: &str, name: &str) -> Session {
-        Session::new(name, Peer::Live(connect(address, name)))
+        let mut connection = connect(address, name);
+        let is_redis_8 = is_redis_8(&connection.command(&["MODULE", "LIST"]).unwrap());
+        Session { is_redis_8, ..Session::new(name, Peer::Live(connection)) }
     }
 
     /// The recorded session, or one that is recorded.
@@ -94,7 +109,7 @@ impl Session {
     }
 
     fn new(name: &str, peer: Peer) -> Session {
-        Session { name: name.to_owned(), peer, queue: Vec::new(), commands: 0 }
+        Session { name: name.to_owned(), peer, queue: Vec::new(), commands: 0, is_redis_8: false }
     }
 
     /// Commands that a generator runs in this session.
@@ -158,7 +173,7 @@ impl Session {
         }
     }
 
-    /// Compares what is left; how many commands were.
+    /// Compares the queued commands; returns how many there were in all.
     pub fn finish(mut self) -> u64 {
         self.flush();
         match &self.peer {

@@ -69,7 +69,7 @@ pub fn run(session: &mut Session, seed: u64) {
                 assert!(source.rest().is_empty());
             }
             4..7 => merge(session, &mut random, &mut digests, at),
-            7..10 => session.reply(&[b"TDIGEST.INFO", key], info(digest)),
+            7..10 => session.reply(&[b"TDIGEST.INFO", key], info(digest, session.is_redis_8)),
             10..26 => query(session, &mut random, key, digest),
             _ => {
                 let count = 1 + below_one_of(&mut random, &[3, 200]);
@@ -81,8 +81,8 @@ pub fn run(session: &mut Session, seed: u64) {
     }
 }
 
-/// The memory is what Redis 8 answers less the struct: 2.8.2 counts a pointer in its place.
-fn info(digest: &TDigest) -> Reply {
+/// RedisBloom 2.8.2 counts a pointer in place of the struct.
+fn info(digest: &TDigest, is_redis_8: bool) -> Reply {
     let info = digest.info();
     let pairs = [
         ("Compression", info.compression),
@@ -93,7 +93,7 @@ fn info(digest: &TDigest) -> Reply {
         ("Unmerged weight", info.unmerged_weight),
         ("Observations", info.observations),
         ("Total compressions", info.total_compressions),
-        ("Memory usage", info.redis_bytes - 80 + 8),
+        ("Memory usage", info.redis_bytes - if is_redis_8 { 0 } else { 72 }),
     ];
     let pairs = pairs.into_iter();
     Reply::Array(
