@@ -4,8 +4,7 @@
 //! Items go to the newest link; an item is present if any link has all of its bits. A filter that does not
 //! scale has one link and refuses items once that is full.
 //!
-//! Invariant: there is a link; `size` is the sum of the links' sizes, unless a saved chain that wrapped said
-//! otherwise.
+//! Invariant: there is a link; `size` is the sum of the links' sizes.
 
 mod dump;
 mod link;
@@ -280,7 +279,7 @@ impl Bloom {
 
     /// The sum of the links' capacities.
     pub fn capacity(&self) -> u64 {
-        self.links.iter().fold(0, |sum, link| sum.wrapping_add(link.entries))
+        self.links.iter().fold(0, |sum, link| sum.wrapping_add(link.header.entries))
     }
 
     /// The capacity of each further link beside the one before it; `None` if the filter does not scale.
@@ -300,7 +299,7 @@ impl Bloom {
         self.links.iter().fold(32, |sum, link| sum + 64 + link.table.len())
     }
 
-    /// Bytes that the filter's blocks were allocated with; see [`crate::pages`] for what clones share.
+    /// Bytes that the filter's blocks were allocated with, those that clones share included.
     pub fn heap_bytes(&self) -> usize {
         let links = self.links.capacity() * size_of::<Link>();
         links + self.links.iter().map(|link| link.table.heap_bytes()).sum::<usize>()

@@ -46,13 +46,13 @@ impl Bloom {
         bytes.extend(self.growth.to_le_bytes());
         for link in &self.links {
             bytes.extend(link.table.len().to_le_bytes());
-            bytes.extend(link.bits.to_le_bytes());
-            bytes.extend(link.size.to_le_bytes());
-            bytes.extend(link.error.to_le_bytes());
-            bytes.extend(link.bits_per_entry.to_le_bytes());
-            bytes.extend(link.hashes.to_le_bytes());
-            bytes.extend(link.entries.to_le_bytes());
-            bytes.push(link.log2_bits);
+            bytes.extend(link.header.bits.to_le_bytes());
+            bytes.extend(link.header.size.to_le_bytes());
+            bytes.extend(link.header.error.to_le_bytes());
+            bytes.extend(link.header.bits_per_entry.to_le_bytes());
+            bytes.extend(link.header.hashes.to_le_bytes());
+            bytes.extend(link.header.entries.to_le_bytes());
+            bytes.push(link.header.log2_bits);
         }
         bytes
     }

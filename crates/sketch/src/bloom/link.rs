@@ -30,15 +30,7 @@ pub(super) struct ItemHash {
 /// See the [module docs](self).
 #[derive(Clone)]
 pub(super) struct Link {
-    pub entries: u64,
-    pub error: f64,
-    pub bits_per_entry: f64,
-    pub hashes: u32,
-    /// Binary logarithm of the number of bits that are used; 0 if that is no power of two.
-    pub log2_bits: u8,
-    /// Bits as they are saved.
-    pub bits: u64,
-    pub size: u64,
+    pub header: Header,
     pub table: Pages<u8, PAGE_BYTES>,
     /// Bits that are used.
     modulus: u64,
@@ -88,8 +80,11 @@ pub(super) struct Header {
     pub error: f64,
     pub bits_per_entry: f64,
     pub hashes: u32,
+    /// Binary logarithm of the number of bits that are used; 0 if that is no power of two.
     pub log2_bits: u8,
+    /// Bits as they are saved.
     pub bits: u64,
+    /// Items in the link.
     pub size: u64,
 }
 
@@ -153,31 +148,42 @@ impl Link {
 
     /// A link from its parts, which the caller has checked with [`Header::is_sound`].
     pub fn with_table(header: Header, table: Pages<u8, PAGE_BYTES>) -> Link {
-        let Header { entries, error, bits_per_entry, hashes, log2_bits, bits, size } = header;
-        let modulus = if log2_bits > 0 { 1 << log2_bits } else { bits };
+        let modulus = if header.log2_bits > 0 { 1 << header.log2_bits } else { header.bits };
         let wrap = ((1_u128 << 64) % u128::from(modulus)) as u64;
-        Link { entries, error, bits_per_entry, hashes, log2_bits, bits, size, table, modulus, wrap }
+        Link { header, table, modulus, wrap }
     }
 
     /// The link after this one when it is full.
     pub fn next(&self, growth: u32, options: u32) -> Result<Link, BloomError> {
-        Link::new(self.entries.wrapping_mul(u64::from(growth)), self.error * ERROR_TIGHTENING, options)
+        Link::new(
+            self.header.entries.wrapping_mul(u64::from(growth)),
+            self.header.error * ERROR_TIGHTENING,
+            options,
+        )
     }
 
     #[inline]
     fn probes(&self, hash: ItemHash) -> Probes {
         let modulus = self.modulus;
-        let (at, step_at) = if self.log2_bits > 0 {
+        let (at, step_at) = if self.header.log2_bits > 0 {
             (hash.first & (modulus - 1), hash.step & (modulus - 1))
         } else {
             (hash.first % modulus, hash.step % modulus)
         };
-        Probes { sum: hash.first, step: hash.step, at, step_at, modulus, wrap: self.wrap, left: self.hashes }
+        Probes {
+            sum: hash.first,
+            step: hash.step,
+            at,
+            step_at,
+            modulus,
+            wrap: self.wrap,
+            left: self.header.hashes,
+        }
     }
 
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.size >= self.entries
+        self.header.size >= self.header.entries
     }
 
     /// Whether all bits of an item are set.
@@ -197,7 +203,7 @@ impl Link {
                 is_new = true;
             }
         }
-        self.size = self.size.wrapping_add(u64::from(is_new));
+        self.header.size = self.header.size.wrapping_add(u64::from(is_new));
         is_new
     }
 
@@ -215,12 +221,12 @@ impl Link {
     pub fn info(&self, hash_width: u32) -> LinkInfo {
         LinkInfo {
             bytes: self.table.len(),
-            bits: self.bits,
-            hashes: self.hashes,
+            bits: self.header.bits,
+            hashes: self.header.hashes,
             hash_width,
-            capacity: self.entries,
-            size: self.size,
-            error_rate: self.error,
+            capacity: self.header.entries,
+            size: self.header.size,
+            error_rate: self.header.error,
         }
     }
 }

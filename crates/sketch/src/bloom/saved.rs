@@ -24,14 +24,14 @@ impl Bloom {
         sink.unsigned(u64::from(self.options));
         sink.unsigned(u64::from(self.growth));
         for link in &self.links {
-            sink.unsigned(link.entries);
-            sink.double(link.error);
-            sink.unsigned(u64::from(link.hashes));
-            sink.double(link.bits_per_entry);
-            sink.unsigned(link.bits);
-            sink.unsigned(u64::from(link.log2_bits));
+            sink.unsigned(link.header.entries);
+            sink.double(link.header.error);
+            sink.unsigned(u64::from(link.header.hashes));
+            sink.double(link.header.bits_per_entry);
+            sink.unsigned(link.header.bits);
+            sink.unsigned(u64::from(link.header.log2_bits));
             save_bytes(sink, &link.table);
-            sink.unsigned(link.size);
+            sink.unsigned(link.header.size);
         }
     }
 
@@ -60,7 +60,7 @@ impl Bloom {
 
     /// The chain, if its parts belong together.
     pub(super) fn check(mut self) -> Result<Bloom, DecodeError> {
-        let sizes = self.links.iter().try_fold(0_u64, |sum, link| sum.checked_add(link.size));
+        let sizes = self.links.iter().try_fold(0_u64, |sum, link| sum.checked_add(link.header.size));
         if self.options & !ALL_OPTIONS != 0 || sizes != Some(self.size) {
             return Err(DecodeError::Range("the chain"));
         }
