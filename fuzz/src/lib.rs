@@ -13,6 +13,8 @@ pub mod reply_decoder;
 pub mod request_parser;
 pub mod script_libraries;
 pub mod seeds;
+pub mod sketch_chunks;
+pub mod sketch_fields;
 pub mod tls_records;
 
 /// A target's name, its check, its seeds.
@@ -29,6 +31,8 @@ pub const TARGETS: &[Target] = &[
     ("rdb_file", rdb_file::check, seeds::files),
     ("rdb_payload", rdb_payload::check, seeds::payloads),
     ("script_libraries", script_libraries::check, seeds::documents),
+    ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),
+    ("sketch_fields", sketch_fields::check, sketch_fields::seeds),
     ("tls_records", tls_records::check, seeds::records),
     ("commands", commands::check, seeds::commands),
 ];

@@ -82,3 +82,13 @@ fn cluster_bus() {
 fn nodes_conf() {
     replay("nodes_conf");
 }
+
+#[test]
+fn sketch_fields() {
+    replay("sketch_fields");
+}
+
+#[test]
+fn sketch_chunks() {
+    replay("sketch_chunks");
+}

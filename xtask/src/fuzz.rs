@@ -24,6 +24,8 @@ const TARGETS: &[&str] = &[
     "rdb_file",
     "rdb_payload",
     "script_libraries",
+    "sketch_chunks",
+    "sketch_fields",
     "commands",
 ];
 /// All that can be asked for.
