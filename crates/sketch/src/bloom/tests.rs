@@ -53,6 +53,19 @@ fn batches_are_single_commands() {
 }
 
 #[test]
+fn probes_are_queued_where_there_are_pages() {
+    let mut bloom = filter(0.01, 100_000);
+    let mut queue = PrefetchQueue::default();
+    bloom.queue_probes(b"a", &mut queue);
+    assert!(queue.is_empty(), "no page exists");
+    bloom.add(b"a").unwrap();
+    bloom.queue_probes(b"a", &mut queue);
+    let hashes = bloom.links().map(|link| link.hashes as usize).sum::<usize>();
+    // Each bit's line, and the line of its page's reference count.
+    assert!((hashes..=2 * hashes).contains(&queue.len()), "{} of {hashes}", queue.len());
+}
+
+#[test]
 fn a_filter_that_does_not_scale_is_full() {
     let options = Options { capacity: 3, is_scaling: false, ..Options::default() };
     let mut bloom = Bloom::new(options).unwrap();

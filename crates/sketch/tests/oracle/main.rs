@@ -70,6 +70,14 @@ mod tests {
     family!(tdigest);
 
     #[test]
+    fn topk_decays_as_the_oracle_does() {
+        let Some(address) = crate::session::oracle() else {
+            return crate::session::skip("topk with chance");
+        };
+        (1..6).for_each(|seed| crate::topk::decay_by_chance(&address, seed));
+    }
+
+    #[test]
     fn words_are_those_of_redis_8() {
         let Some(address) = crate::session::oracle() else {
             return crate::session::skip("words");

@@ -2,10 +2,12 @@
 
 use crate::session::{Expected, Session, below_one_of, error, integers, item, ok};
 use martlet_base::random::Random;
+use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_sketch::TopK;
 use martlet_sketch::field::{Field, Fields};
 use martlet_sketch::topk::{Options, TYPE};
+use std::collections::HashMap;
 
 const KEYS: [&str; 3] = ["k:0", "k:1", "k:2"];
 
@@ -94,5 +96,43 @@ pub fn run(session: &mut Session, seed: u64) {
                 session.reply(&command, Reply::Array(replies));
             }
         }
+    }
+}
+
+/// The same stream with chance in it: both list the ten most frequent items, with counts that differ by a
+/// twentieth at most.
+pub fn decay_by_chance(address: &str, seed: u64) {
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let mut client = Client::connect(address).unwrap();
+    let options = Options { k: 20, width: 300, depth: 5, decay: 0.9 };
+    for command in ["SELECT 6", "FLUSHDB", "TOPK.RESERVE chance 20 300 5 0.9"] {
+        assert_eq!(client.command(&command.split(' ').collect::<Vec<_>>()).unwrap(), ok());
+    }
+    let mut sketch = TopK::new(options).unwrap();
+    let mut model: HashMap<String, u32> = HashMap::new();
+    for _ in 0..400 {
+        // Item `n` of 2000 comes about `1 / n` as often as the first.
+        let items: Vec<String> =
+            (0..100).map(|_| (2000.0_f64.powf(random.unit_f64()) as u64).to_string()).collect();
+        let command = ["TOPK.ADD", "chance"].into_iter().chain(items.iter().map(String::as_str));
+        assert!(!client.command(&command.collect::<Vec<_>>()).unwrap().is_error());
+        let pairs: Vec<(&[u8], u32)> = items.iter().map(|item| (item.as_bytes(), 1)).collect();
+        sketch.add_all(&pairs, &mut random);
+        items.into_iter().for_each(|item| *model.entry(item).or_default() += 1);
+    }
+    let reply = client.command(&["TOPK.LIST", "chance", "WITHCOUNT"]).unwrap();
+    let reply = reply.items().expect("a list");
+    let theirs = reply.chunks(2).map(|pair| (pair[0].text().unwrap().to_vec(), pair[1].integer().unwrap()));
+    let theirs: HashMap<Vec<u8>, i64> = theirs.collect();
+    let ours: HashMap<Vec<u8>, i64> =
+        sketch.list().into_iter().map(|(item, count)| (item.to_vec(), i64::from(count))).collect();
+    let mut real: Vec<(String, u32)> = model.into_iter().collect();
+    real.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (item, count) in &real[..10] {
+        let counts = [&theirs, &ours].map(|list| list.get(item.as_bytes()).copied());
+        let [Some(their), Some(our)] = counts else { panic!("{item} of {count}: {counts:?}") };
+        assert!((their - our).abs() * 20 <= i64::from(*count), "{item} of {count}: {their} and {our}");
+        assert!(their.max(our) <= i64::from(*count), "{item} of {count}: {their} and {our}");
     }
 }
