@@ -1,4 +1,4 @@
-//! `Bloom`: the scaling Bloom filter of BF.*: a chain of [links](link), each with half the error rate of the
+//! `Bloom`: the scaling Bloom filter of BF.*: a chain of links, each with half the error rate of the
 //! one before it and `growth` times its capacity.
 //!
 //! Items go to the newest link; an item is present if any link has all of its bits. A filter that does not
@@ -78,7 +78,8 @@ pub struct Options {
     pub error_rate: f64,
     /// Items that the first link has room for.
     pub capacity: u64,
-    /// The capacity of each further link beside the one before it; 0 for a filter that does not scale.
+    /// The capacity of each further link beside the one before it. It is saved even if the filter does not
+    /// scale: NONSCALING leaves the default, and an expansion of 0 is 0.
     pub expansion: u32,
     /// Whether links are added when the newest one is full.
     pub is_scaling: bool,

@@ -7,7 +7,7 @@ pub(crate) trait Part: Send + Sync {
     fn free_one(&mut self) -> bool;
 }
 
-/// See the [module docs](self). Dropping it frees the rest at once.
+/// The pages of deleted sketches, freed in slices. Dropping it frees the rest at once.
 #[derive(Default)]
 pub struct Debris {
     parts: Vec<Box<dyn Part>>,

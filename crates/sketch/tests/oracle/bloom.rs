@@ -9,9 +9,10 @@ use martlet_sketch::{Bloom, Chunk};
 
 const KEYS: [&str; 3] = ["b:0", "b:1", "b:2"];
 
-fn options(random: &mut Random) -> (Options, Vec<String>) {
+fn options(random: &mut Random, is_large: bool) -> (Options, Vec<String>) {
     let error_rate = [0.5, 0.25, 0.1, 0.01, 0.001, 0.0000001, 0.37][random.below(7) as usize];
     let capacity = 1 + below_one_of(random, &[3, 30, 300, 3000]);
+    let capacity = if is_large { capacity * 40 } else { capacity };
     let mut texts = vec![error_rate.to_string(), capacity.to_string()];
     let (mut expansion, mut is_scaling) = (2, true);
     match random.below(3) {
@@ -62,7 +63,8 @@ pub fn run(session: &mut Session, seed: u64) {
         let at = random.below(3) as usize;
         let key = KEYS[at].as_bytes();
         let Some(filter) = &mut filters[at] else {
-            let (options, texts) = options(&mut random);
+            let is_large = session.wants_large(&mut random);
+            let (options, texts) = options(&mut random, is_large);
             let command: Vec<&[u8]> =
                 [&b"BF.RESERVE"[..], key].into_iter().chain(texts.iter().map(String::as_bytes)).collect();
             session.reply(&command, ok());

@@ -9,9 +9,10 @@ use martlet_sketch::{Chunk, Cuckoo};
 
 const KEYS: [&str; 3] = ["c:0", "c:1", "c:2"];
 
-fn options(random: &mut Random) -> (Options, Vec<String>) {
+fn options(random: &mut Random, is_large: bool) -> (Options, Vec<String>) {
     let bucket_size = [1, 2, 2, 3, 4, 8, 255][random.below(7) as usize];
     let capacity = 2 * bucket_size + below_one_of(random, &[3, 60, 1000]) as i64;
+    let capacity = if is_large { capacity * 50 } else { capacity };
     let max_iterations = [1, 5, 20, 300][random.below(4) as usize];
     let expansion = [0, 1, 1, 2, 3, 4][random.below(6) as usize];
     let options = Options { capacity, bucket_size, max_iterations, expansion };
@@ -61,7 +62,8 @@ pub fn run(session: &mut Session, seed: u64) {
         let at = random.below(3) as usize;
         let key = KEYS[at].as_bytes();
         let Some(filter) = &mut filters[at] else {
-            let (options, texts) = options(&mut random);
+            let is_large = session.wants_large(&mut random);
+            let (options, texts) = options(&mut random, is_large);
             let command: Vec<&[u8]> =
                 [&b"CF.RESERVE"[..], key].into_iter().chain(texts.iter().map(String::as_bytes)).collect();
             session.reply(&command, ok());

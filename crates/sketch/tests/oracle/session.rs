@@ -120,6 +120,11 @@ impl Session {
         }
     }
 
+    /// Whether the next sketch takes many pages: some do, but none of a recorded session.
+    pub fn wants_large(&self, random: &mut Random) -> bool {
+        matches!(self.peer, Peer::Live(_)) && random.below(4) == 0
+    }
+
     /// A command whose answer must be this.
     pub fn expect(&mut self, command: &[&[u8]], expected: Expected) {
         self.queue.push((command.iter().map(|argument| argument.to_vec()).collect(), expected));

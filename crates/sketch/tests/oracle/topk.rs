@@ -20,6 +20,7 @@ fn fields(sketch: &TopK) -> Vec<Field> {
 fn reserve(session: &mut Session, random: &mut Random, key: &[u8]) -> TopK {
     let k = 1 + below_one_of(random, &[2, 8, 20]) as i64;
     let (width, depth) = (1 + random.below(20) as i64, 1 + random.below(4) as i64);
+    let (k, width) = if session.wants_large(random) { (k * 300, width * 300) } else { (k, width) };
     let texts = [k.to_string(), width.to_string(), depth.to_string()];
     let [k_text, width_text, depth_text] = [0, 1, 2].map(|at| texts[at].as_bytes());
     session.reply(&[b"TOPK.RESERVE", key, k_text, width_text, depth_text, b"1"], ok());
