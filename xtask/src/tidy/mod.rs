@@ -17,6 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("net", &["base"]),
     ("types", &["base"]),
     ("sketch", &["base"]),
+    ("vector", &["base"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "keyspace", "types"]),
     ("script", &["base", "protocol"]),
