@@ -16,6 +16,7 @@ pub mod seeds;
 pub mod sketch_chunks;
 pub mod sketch_fields;
 pub mod tls_records;
+pub mod vector_set;
 
 /// A target's name, its check, its seeds.
 pub type Target = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -34,5 +35,6 @@ pub const TARGETS: &[Target] = &[
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),
     ("sketch_fields", sketch_fields::check, sketch_fields::seeds),
     ("tls_records", tls_records::check, seeds::records),
+    ("vector_set", vector_set::check, seeds::vector_sets),
     ("commands", commands::check, seeds::commands),
 ];

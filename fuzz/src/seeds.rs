@@ -5,6 +5,10 @@ use martlet_base::random::Random;
 use martlet_cluster::flags::NodeFlags;
 use martlet_cluster::id::NodeId;
 use martlet_cluster::packet::{Body, Extension, Gossip, Header, Packet, PingKind, Published};
+use martlet_vector::element::Element;
+use martlet_vector::graph::{Config, Graph, Metric};
+use martlet_vector::quantise::{Encoding, Projection};
+use martlet_vector::saved::Saved;
 
 /// Requests in both forms, whole, cut short and malformed; the first byte is the size of the pieces.
 pub fn requests() -> Vec<Vec<u8>> {
@@ -390,4 +394,33 @@ pub fn nodes_files() -> Vec<Vec<u8>> {
         ids[0], ids[1]
     );
     vec![whole.into_bytes(), old.into_bytes(), b"vars currentEpoch".to_vec()]
+}
+
+/// Saved vector sets of every encoding, and filters with attributes.
+pub fn vector_sets() -> Vec<Vec<u8>> {
+    let encodings = [Encoding::F32, Encoding::Q8, Encoding::Bin];
+    let sets = encodings.iter().flat_map(|encoding| [1, 2, 9, 40].map(|count| vector_set(*encoding, count)));
+    let filters: &[&[u8]] = &[
+        b".x > 1 and .s == \"a\"\n{\"x\": 2, \"s\": \"a\"}",
+        b"!(.x in [1, 'b', -2.5e3]) || .y ** 2 % 3 != null\n{\"y\": 1e3, \"x\": [1, [null, true]]}",
+        b"'a' in .s && \"\\\"b\" in .s or not .n\n{\"n\": null, \"o\": {\"s\": [\"}\"]}, \"s\": \"\\\"b\\n\"}",
+        b"(.a - -1) * 2 / .b <= 0x10\n{\"a\": +5., \"b\": \"0x1p3\"}",
+    ];
+    sets.chain(filters.iter().map(|text| [b"\x01", *text].concat())).collect()
+}
+
+fn vector_set(encoding: Encoding, count: usize) -> Vec<u8> {
+    let mut random = Random::seeded(count as u64);
+    let config = Config { dimension: 3, encoding, metric: Metric::Cosine, m: 4, seed: 5 };
+    let graph = Graph::new(config).expect("the configuration is valid");
+    for index in 0..count {
+        let components = [(); 3].map(|()| random.unit_f64() as f32 - 0.5);
+        let attribute = (count > 2).then_some(&b"{\"x\":1}"[..]);
+        let element = Element::new(format!("e{index}").as_bytes(), attribute);
+        graph.insert(&components, element, 20).expect("the vector fits");
+    }
+    let projection = Projection::new(4, 3).filter(|_| count == 9);
+    let mut seed = vec![0];
+    seed.extend(crate::vector_set::encode_fields(&Saved { graph, projection }));
+    seed
 }

@@ -39,6 +39,11 @@ fn tls_records() {
 }
 
 #[test]
+fn vector_set() {
+    replay("vector_set");
+}
+
+#[test]
 fn script_libraries() {
     replay("script_libraries");
 }

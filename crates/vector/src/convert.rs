@@ -1,5 +1,6 @@
-//! Conversions between the number types in which search's documents carry vectors and the f32 that the graph stores:
-//! f64, IEEE half precision (f16) and bfloat16, all little-endian on the wire. Rounding is to nearest, ties to even.
+//! Conversions between the number types in which search's documents carry vectors and the f32 that the
+//! graph stores: f64, IEEE half precision (f16) and bfloat16, all little-endian on the wire. Rounding is to
+//! nearest, ties to even.
 
 /// The components of a vector in a document, by their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

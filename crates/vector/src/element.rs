@@ -1,4 +1,4 @@
-//! What a node of a vector set carries: the element's name and its attribute.
+//! The payload of a vector set's node: the element's name and its attribute.
 
 use crate::filter::Filter;
 use crate::graph::Payload;
@@ -13,7 +13,7 @@ pub struct Element {
 }
 
 impl Element {
-    /// An element; an empty attribute is none, as for VSETATTR.
+    /// An element; an empty attribute is dropped, as VSETATTR does.
     pub fn new(name: &[u8], attribute: Option<&[u8]>) -> Element {
         let attribute = attribute.filter(|text| !text.is_empty());
         Element { name: name.into(), attribute: attribute.map(Into::into) }

@@ -1,9 +1,10 @@
-//! VSIM's FILTER expressions: a text is compiled once into a short program for a stack of values, which then runs over
-//! the JSON text of one element's attribute at a time, without building a tree.
+//! VSIM's FILTER expressions: a text is compiled once into a short program for a stack of values, which
+//! then runs over the JSON text of one element's attribute at a time, without building a tree.
 //!
-//! The language is Redis' (behaviour observed on 8.2.3 and 8.6.2): operators have no short circuit, a selector that
-//! finds nothing makes the whole expression false, and a syntax error is placed where Redis places it. Compilation is
-//! linear in the text; a run is linear in the program and the attribute. Arrays nest to `json::DEPTH_MAX` levels.
+//! The language is Redis' (behaviour observed on 8.2.3 and 8.6.2): operators have no short circuit, a
+//! selector that finds nothing makes the whole expression false, and a syntax error is placed where Redis
+//! places it. Compilation is linear in the text; a run is linear in the program and the attribute. Arrays
+//! nest to `json::DEPTH_MAX` levels.
 
 mod json;
 mod lexer;

@@ -1,4 +1,5 @@
-//! A graph of vectors for approximate nearest-neighbour search (HNSW: Malkov and Yashunin, 2016), for many threads.
+//! A graph of vectors for approximate nearest-neighbour search (HNSW: Malkov and Yashunin, 2016), for many
+//! threads.
 //!
 //! # Locks
 //!
@@ -7,16 +8,17 @@
 //! | `core` | shared by insert and search, exclusively by remove, payloads, snapshots and growth of the table | that no node disappears, no payload changes and no page is freed |
 //! | a page's lock | by inserts, up to three pages at a time, in ascending order | the links of 64 nodes |
 //! | `entry_lock` | by an insert that begins the graph or raises its level | the entry point's writes |
-//! | `slots`, `retired` | as the last, alone | the free slots; what has left the table |
+//! | `slots`, `retired` | as the last, alone | the free slots; pages that have left the table |
 //!
-//! They are taken in this order. Searches take none but `core`, shared: they read links, and the entry point, as atomics
-//! while inserts change them. A closure that is called during a search must not call into the same graph.
+//! They are taken in this order. Searches take none but `core`, shared: they read links, and the entry
+//! point, as atomics while inserts change them. A closure that is called during a search must not call into
+//! the same graph.
 //!
 //! # Always
 //!
 //! - Links are reciprocal whenever no insert is at work, and lead to nodes that are there.
-//! - A node is published (its level set, then linked, from layer 0 upwards) after its vector and payload are written;
-//!   they do not change until `core` is locked exclusively.
+//! - A node is published (its level set, then linked, from layer 0 upwards) after its vector and payload
+//!   are written; they do not change until `core` is locked exclusively.
 //! - Pages of another generation than the graph's are never written: snapshots share them (`page.rs`).
 
 mod layer;
@@ -45,7 +47,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{Entry, Retired, View, Writer};
 
-/// What a node carries beside its vector.
+/// The value that a node carries beside its vector.
 pub trait Payload: Send + Sync {
     /// Bytes on the heap, the value itself apart.
     fn heap_bytes(&self) -> usize;
@@ -73,7 +75,7 @@ pub struct Hit<T> {
     pub slot: u32,
     /// By the graph's metric.
     pub distance: f32,
-    /// What the node carries.
+    /// The node's payload.
     pub payload: Arc<T>,
 }
 
@@ -89,7 +91,7 @@ impl<T> Hit<T> {
     }
 }
 
-/// What a search looks for.
+/// The wishes and the bounds of a search.
 pub struct SearchOptions<'a, T> {
     /// Results at most.
     pub count: usize,
@@ -158,7 +160,7 @@ fn fresh_generation() -> u64 {
 }
 
 fn lock<L>(mutex: &Mutex<L>) -> MutexGuard<'_, L> {
-    // What these locks guard is whole between any two statements.
+    // The data behind these locks is whole between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -178,7 +180,7 @@ impl<T: Payload> Graph<T> {
         })
     }
 
-    /// What the graph was made with.
+    /// The configuration that the graph was made with.
     pub fn config(&self) -> &Config {
         &self.shape.config
     }
@@ -203,8 +205,8 @@ impl<T: Payload> Graph<T> {
         self.entry_point().map_or(0, |entry| entry.level)
     }
 
-    /// Bytes on the heap, as they were asked of the allocator: pages, links, vectors, payloads, the table. Pages that
-    /// only a snapshot still has are not among them.
+    /// Bytes on the heap, as they were asked of the allocator: pages, links, vectors, payloads, the table.
+    /// Pages that only a snapshot still has are not among them.
     pub fn heap_bytes(&self) -> usize {
         let removed = lock(&self.slots).removed.capacity() * size_of::<u32>();
         let retired = lock(&self.retired).capacity() * size_of::<Retired<T>>();
@@ -215,7 +217,7 @@ impl<T: Payload> Graph<T> {
         self.core.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks exclusively, and frees what has left the table.
+    /// Locks exclusively, and frees the pages that have left the table.
     fn write(&self) -> RwLockWriteGuard<'_, Core<T>> {
         let core = self.core.write().unwrap_or_else(PoisonError::into_inner);
         let retired = std::mem::take(&mut *lock(&self.retired));
@@ -254,8 +256,8 @@ impl<T: Payload> Graph<T> {
         self.shape.encode(components).ok_or(VectorError::NotAVector)
     }
 
-    /// Inserts a vector, beside other inserts and searches; returns its slot. `ef` is the number of candidates that the
-    /// search for neighbours keeps.
+    /// Inserts a vector, beside other inserts and searches; returns its slot. `ef` is the number of
+    /// candidates that the search for neighbours keeps.
     ///
     /// # Errors
     /// Any of [`VectorError`]; nothing has changed then.
@@ -313,8 +315,8 @@ impl<T: Payload> Graph<T> {
         }
     }
 
-    /// Finds the new node's neighbours on each layer, then links it, from layer 0 upwards: whoever finds it above can
-    /// walk on from it below.
+    /// Finds the new node's neighbours on each layer, then links it, from layer 0 upwards: a walk that meets
+    /// it above can continue from it below.
     fn link_new(
         &self,
         writer: &Writer<'_, T>,
@@ -381,8 +383,8 @@ impl<T: Payload> Graph<T> {
         self.bytes.fetch_add(added, Ordering::Relaxed);
     }
 
-    /// The nearest nodes, the nearest first, beside inserts and other searches. The options' filter is called while the
-    /// graph is locked.
+    /// The nearest nodes, the nearest first, beside inserts and other searches. The options' filter is
+    /// called while the graph is locked.
     pub fn search(&self, query: &StoredVector, options: &SearchOptions<'_, T>) -> Vec<Hit<T>> {
         let core = self.read();
         let view = self.view(&core);
@@ -412,7 +414,7 @@ impl<T: Payload> Graph<T> {
         })
     }
 
-    /// Removes a node and links its neighbours among each other; returns what it carried. Waits for inserts and
+    /// Removes a node and links its neighbours among each other; returns its payload. Waits for inserts and
     /// searches to end.
     pub fn remove(&self, slot: u32) -> Option<Arc<T>> {
         let core = self.write();
@@ -438,7 +440,7 @@ impl<T: Payload> Graph<T> {
         payload
     }
 
-    /// Replaces what a node carries; returns what it carried before. Waits for inserts and searches to end.
+    /// Replaces a node's payload; returns the former one. Waits for inserts and searches to end.
     pub fn set_payload(&self, slot: u32, payload: T) -> Option<Arc<T>> {
         let core = self.write();
         let bytes = payload_bytes(&payload);
@@ -449,13 +451,13 @@ impl<T: Payload> Graph<T> {
         Some(old)
     }
 
-    /// What a node carries.
+    /// A node's payload.
     pub fn payload(&self, slot: u32) -> Option<Arc<T>> {
         let core = self.read();
         self.view(&core).payload(slot).cloned()
     }
 
-    /// VEMB: the components of a node's vector, as near as they can be had to what was inserted.
+    /// VEMB: the components of a node's vector, as near to the inserted ones as the encoding allows.
     pub fn components(&self, slot: u32) -> Option<Vec<f32>> {
         let core = self.read();
         let view = self.view(&core);
@@ -480,7 +482,8 @@ impl<T: Payload> Graph<T> {
         Some((operand.bytes.to_vec(), operand.range, view.length(slot)))
     }
 
-    /// VLINKS: the neighbours of a node with their distances, in the order of the links, by layer from 0 upwards.
+    /// VLINKS: the neighbours of a node with their distances, in the order of the links, by layer from 0
+    /// upwards.
     pub fn links(&self, slot: u32) -> Option<Vec<Vec<Hit<T>>>> {
         let core = self.read();
         let view = self.view(&core);
@@ -518,8 +521,8 @@ fn payload_bytes<T: Payload>(payload: &T) -> usize {
     payload.heap_bytes() + size_of::<T>() + 2 * size_of::<usize>()
 }
 
-/// Where searches begin when the entry point is gone: at a neighbour on its highest layer that had one, or else at the
-/// highest node of all.
+/// Where searches begin when the entry point is gone: at a neighbour on its highest layer that had one, or
+/// else at the highest node of all.
 fn find_entry<T>(view: View<'_, T>, neighbours: &[Vec<u32>]) -> Option<EntryPoint> {
     let near = neighbours.iter().rev().find_map(|layer| layer.first().copied());
     let highest = || view.slots().max_by_key(|slot| view.level(*slot));

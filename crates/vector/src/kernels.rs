@@ -1,7 +1,9 @@
-//! Distance kernels, chosen once per process from what the processor has: AVX-512 with VNNI, AVX2, NEON, or the
-//! portable twin that each of them is tested against. A kernel reads exactly the common length of its arguments.
+//! Distance kernels, chosen once per process by the processor's features: AVX-512 with VNNI, AVX2, NEON, or
+//! the portable twin that each of them is tested against. A kernel reads exactly the common length of its
+//! arguments.
 
-/// Defines a kernel of one vector with many rows from the kernel of two vectors, which is inlined: no call per row.
+/// Defines a kernel of one vector with many rows from the kernel of two vectors, which is inlined: no call
+/// per row.
 macro_rules! rows {
     ($name:ident, $one:ident, $component:ty, $result:ty $(, $features:literal)?) => {
         /// # Safety

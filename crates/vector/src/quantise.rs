@@ -1,6 +1,7 @@
-//! How components become stored bytes and come back, as Redis' vector sets do it (facts from their documentation and
-//! from dumps): normalisation with the length kept, int8 by one range per vector, one bit per component, and REDUCE's
-//! projection. Every function here gives the bits that Redis 8.2.3 and 8.6.2 give.
+//! How components become stored bytes and come back, as Redis' vector sets do it (facts from their
+//! documentation and from dumps): normalisation with the length kept, int8 by one range per vector, one bit
+//! per component, and REDUCE's projection. Every function here gives the bits that Redis 8.2.3 and 8.6.2
+//! give.
 
 /// The number of components that a vector may have, Redis' limit.
 pub const DIMENSION_MAX: usize = 32_768;
@@ -17,7 +18,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Bytes of a stored vector of `dimension` components: what the saved form carries.
+    /// Bytes of a stored vector of `dimension` components, as in the saved form.
     pub const fn stored_bytes(self, dimension: usize) -> usize {
         match self {
             Encoding::F32 => dimension * 4,
@@ -36,9 +37,11 @@ impl Encoding {
     }
 }
 
-/// Scales a vector to length 1 and returns its former length; a vector of zeros stays, and its length is given as 1.
+/// Scales a vector to length 1 and returns its former length; a vector of zeros stays, and its length is
+/// given as 1.
 ///
-/// The sum is made in the order of Redis (four squares at a time, in f32), so that the length has the same bits.
+/// The sum is made in the order of Redis (four squares at a time, in f32), so that the length has the same
+/// bits.
 pub fn normalise(values: &mut [f32]) -> f32 {
     let mut sum = 0.0f32;
     let (fours, rest) = values.as_chunks::<4>();
@@ -56,7 +59,8 @@ pub fn normalise(values: &mut [f32]) -> f32 {
     length
 }
 
-/// Quantises to bytes in `[-127, 127]`, and returns the range: the largest absolute component, which 127 stands for.
+/// Quantises to bytes in `[-127, 127]`, and returns the range: the largest absolute component, which 127
+/// stands for.
 pub fn quantise_q8(values: &[f32], out: &mut [i8]) -> f32 {
     let range = values.iter().fold(0.0f32, |range, value| range.max(value.abs()));
     if range == 0.0 {
@@ -100,7 +104,8 @@ pub fn encode(encoding: Encoding, values: &[f32], out: &mut Vec<u8>) -> f32 {
     }
 }
 
-/// The components that VEMB replies: the stored ones scaled back to the vector's former length; 1 and -1 for BIN.
+/// The components that VEMB replies: the stored ones scaled back to the vector's former length; 1 and -1
+/// for BIN.
 pub fn reconstruct(encoding: Encoding, stored: &[u8], dimension: usize, range: f32, length: f32) -> Vec<f32> {
     let mut values: Vec<f32> = match encoding {
         Encoding::F32 => stored.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
@@ -121,8 +126,8 @@ pub fn reconstruct(encoding: Encoding, stored: &[u8], dimension: usize, range: f
 
 /// REDUCE's matrix, from `input` components to `output`.
 ///
-/// Entry (i, j) is `1/sqrt(input)`, negative when i and j have an odd number of one-bits in common (a Hadamard
-/// pattern). Loaded sets keep the matrix that they were saved with.
+/// Entry (i, j) is `1/sqrt(input)`, negative when i and j have an odd number of one-bits in common (a
+/// Hadamard pattern). Loaded sets keep the matrix that they were saved with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Projection {
     input: usize,

@@ -1,5 +1,5 @@
-//! A vector set in RDB: the fields of module type `vectorset`, encoding version 0, which Redis 8.0 to 8.6 write. Nodes
-//! carry their links, so that nothing is linked again when a set is loaded.
+//! A vector set in RDB: the fields of module type `vectorset`, encoding version 0, which Redis 8.0 to 8.6
+//! write. Nodes carry their links, so that nothing is linked again when a set is loaded.
 //!
 //! | field | type | what |
 //! |---|---|---|
@@ -9,12 +9,13 @@
 //! | flags | unsigned | bit 0: a projection follows; bit 1: elements have an attribute field |
 //! | input dimension, matrix | unsigned, string | only with bit 0: little-endian f32, row by row |
 //!
-//! Each node, the newest first: name (string), attribute (string, empty for none; only with bit 1), stored vector
-//! (string), number of parameters (unsigned), then the parameters (unsigned): id; level in bits 0 to 7 and the node's
-//! version in bits 24 to 31; for each layer from 0 upwards the number of links, the room for links, the neighbours' ids,
-//! and from version 1 on the index of the most distant link with its distance's bits in the upper half; at last the
-//! length's bits with the range's bits in the upper half. Version 1 is what all released versions write; version 0,
-//! without the most distant links, is read as well.
+//! Each node, the newest first: name (string), attribute (string, empty for none; only with bit 1), stored
+//! vector (string), number of parameters (unsigned), then the parameters (unsigned): id; level in bits 0 to
+//! 7 and the node's version in bits 24 to 31; for each layer from 0 upwards the number of links, the room
+//! for links, the neighbours' ids, and from version 1 on the index of the most distant link with its
+//! distance's bits in the upper half; at last the length's bits with the range's bits in the upper half.
+//! Version 1 is what all released versions write; version 0, without the most distant links, is read as
+//! well.
 
 use crate::element::Element;
 use crate::graph::{
@@ -136,8 +137,8 @@ fn unpack(word: u64) -> (u32, f32) {
     (word as u32, f32::from_bits((word >> 32) as u32))
 }
 
-/// Reads a vector set; `next` gives the fields in turn, `None` behind the last one. `seed` decides the levels of nodes
-/// that are inserted later.
+/// Reads a vector set; `next` gives the fields in turn, `None` behind the last one. `seed` decides the
+/// levels of nodes that are inserted later.
 ///
 /// # Errors
 /// Any [`SavedError`]. Memory is asked for as fields arrive, never on the word of a count.

@@ -1,8 +1,8 @@
-//! Reads one field of a JSON object's text as a filter's value: the text is walked, and nothing but an escaped string
-//! is copied.
+//! Reads one field of a JSON object's text as a filter's value: the text is walked, and nothing but an
+//! escaped string is copied.
 //!
-//! As in Redis the reader is lenient: values that are passed over are not checked closely, `\u` escapes are copied as
-//! they stand, and objects below the field are no values.
+//! As in Redis the reader is lenient: values that are passed over are not checked closely, `\u` escapes are
+//! copied as they stand, and objects below the field are no values.
 
 use super::number::{self, is_blank};
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ pub(super) enum Value<'a> {
     Null,
 }
 
-/// The value of the top-level field `name`; `None` when there is none, or it is no value of a filter.
+/// The value of the top-level field `name`; `None` for a missing field, or one that no filter can use.
 pub(super) fn field<'a>(json: &'a [u8], name: &[u8]) -> Option<Value<'a>> {
     let mut reader = Reader { text: json, at: 0 };
     reader.skip_blanks();
@@ -196,7 +196,8 @@ fn is_number_byte(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E')
 }
 
-/// A string without its backslashes. Escapes beside `\n`, `\r` and `\t` stand for the byte behind the backslash.
+/// A string without its backslashes. Escapes beside `\n`, `\r` and `\t` stand for the byte behind the
+/// backslash.
 fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);

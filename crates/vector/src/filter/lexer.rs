@@ -1,11 +1,11 @@
-//! From an expression's text to its tokens. Where a token cannot be read, the error's offset is where Redis' reader
-//! stands then, which is sometimes behind the offender.
+//! From an expression's text to its tokens. Where a token cannot be read, the error's offset is where
+//! Redis' reader stands then, which is sometimes behind the offender.
 
 use super::FilterError;
 use super::number::{self, is_blank};
 use std::ops::Range;
 
-/// What a program computes with.
+/// An operator or a parenthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     Open,
@@ -224,8 +224,8 @@ impl Lexer<'_> {
         Some(start..self.found.literals.len())
     }
 
-    /// The longest operator that the run of letters and signs begins with. `null` is the only word that is a value,
-    /// and is one only if the run ends behind it.
+    /// The longest operator that the run of letters and signs begins with. `null` is the only word that is
+    /// a value, and is one only if the run ends behind it.
     fn operator(&mut self) -> Option<Token> {
         let run = self.skip_while(|byte| byte.is_ascii_alphabetic() || b"+-*%/!()<>=|&".contains(&byte));
         let text = self.text.get(run.clone())?;

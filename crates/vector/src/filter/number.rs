@@ -1,5 +1,5 @@
-//! Text to number by the rules of C's `strtod`, which decides what a filter takes for a number: leading blanks, a
-//! sign, `inf`, `nan` and hexadecimal are all accepted; anything behind the number refuses it.
+//! Text to number by the rules of C's `strtod`, as Redis' filters read it: leading blanks, a sign, `inf`,
+//! `nan` and hexadecimal are accepted; a text with anything behind the number is refused.
 
 /// Longest text that is taken for a number, in bytes.
 pub(super) const TEXT_MAX_BYTES: usize = 255;

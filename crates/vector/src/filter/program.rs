@@ -1,5 +1,6 @@
-//! A compiled expression: values and operators in postfix order, and the run over one attribute. What always holds:
-//! every operator of the program finds its operands, and exactly one value is left at the end.
+//! A compiled expression: values and operators in postfix order, and the run over one attribute. What
+//! always holds: every operator of the program finds its operands, and exactly one value is left at the
+//! end.
 
 use super::json::{self, Value};
 use super::lexer::{self, Literal, Operator, Token};
@@ -120,8 +121,8 @@ impl Filter {
     }
 }
 
-/// Tokens in the order of execution, and the values that a run needs room for; `None` when operands or parentheses do
-/// not match.
+/// Tokens in the order of execution, and the values that a run needs room for; `None` when operands or
+/// parentheses do not match.
 fn postfix(tokens: Vec<Token>) -> Option<(Vec<Token>, usize)> {
     let mut builder = Builder::default();
     let mut waiting: Vec<Operator> = Vec::new();
@@ -155,8 +156,8 @@ fn postfix(tokens: Vec<Token>) -> Option<(Vec<Token>, usize)> {
     (builder.depth == 1).then_some((builder.program, builder.depth_max))
 }
 
-/// Whether `top`, which came first, is applied before `next`. `**` groups from the right, and a prefix operator
-/// applies nothing before it: `!!x`, which Redis 8.6.2 still refuses, is `!(!x)`.
+/// Whether `top`, which came first, is applied before `next`. `**` groups from the right, and a prefix
+/// operator applies nothing before it: `!!x`, which Redis 8.6.2 still refuses, is `!(!x)`.
 fn precedes(top: Operator, next: Operator) -> bool {
     match next {
         _ if top == Operator::Open => false,
@@ -196,7 +197,7 @@ fn is_true(value: &Value<'_>) -> bool {
     }
 }
 
-/// The number that a string spells; 0 for anything that is none.
+/// The number that a string spells; 0 for anything else.
 fn to_number(value: &Value<'_>) -> f64 {
     match value {
         Value::Number(number) => *number,

@@ -35,7 +35,7 @@ fn answer(expression: &[u8], attribute: &[u8]) -> String {
 
 #[test]
 fn answers_equal_the_oracles() {
-    // Redis refuses these before 8.8, which reads two prefix operators in a row as what they are.
+    // Redis refuses these before 8.8, which reads two prefix operators in a row.
     let newer = ["!!1", "not not 1", "! ! 0"];
     let mut attribute = Vec::new();
     let mut compared = 0;

@@ -1,10 +1,10 @@
-//! The links of one node on one layer: a slice of words that readers walk without a lock while one writer, who has the
-//! node's page locked, changes it.
+//! The links of one node on one layer: a slice of words that readers walk without a lock while one writer,
+//! who has the node's page locked, changes it.
 //!
-//! Word 0 is the number of links and, in its upper half, the index of the most distant one; word 1 is that one's
-//! distance; the links, as slots, follow. Every word is at all times a number that was once right: a reader may see a
-//! link twice, or one that was just removed, but never one that leads nowhere, since slots are freed only while no
-//! reader is there.
+//! Word 0 is the number of links and, in its upper half, the index of the most distant one; word 1 is that
+//! one's distance; the links, as slots, follow. Every word is at all times a number that was once right: a
+//! reader may see a link twice, or one that was just removed, but never one that leads nowhere, since slots
+//! are freed only while no reader is there.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -137,8 +137,8 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Removes the link at `index`, keeping the others' order; true when it was the most distant one, which the caller
-    /// then has to find again.
+    /// Removes the link at `index`, keeping the others' order; true when it was the most distant one, which
+    /// the caller then has to find again.
     pub(super) fn remove(self, index: usize) -> bool {
         let (links, count, (worst, _)) = (self.links(), self.count(), self.worst());
         for at in index..count.saturating_sub(1) {

@@ -1,9 +1,9 @@
-//! How a node gets its links: from candidates, nearest first, the ones that are nearer to the node than to any neighbour
-//! it has already; in both directions, so that every link is reciprocal. The rules are those of Redis' graph, since they
-//! decide what its recall is, and what a saved graph may look like.
+//! How a node gets its links: from candidates, nearest first, the ones that are nearer to the node than to
+//! any neighbour it has already; in both directions, so that every link is reciprocal. The rules are those
+//! of Redis' graph, since they decide its recall and the shape of its saved form.
 //!
-//! A link, or the exchange of one for another, changes up to three nodes; their pages are locked together, in ascending
-//! order, and the decision is made again under the locks.
+//! A link, or the exchange of one for another, changes up to three nodes; their pages are locked together,
+//! in ascending order, and the decision is made again under the locks.
 
 use super::layer::CAPACITY_MAX;
 use super::queue::Candidate;
@@ -23,7 +23,7 @@ pub(super) enum Pressure {
 /// Attempts to exchange a link that other threads change at the same time.
 const EXCHANGE_ATTEMPTS: usize = 4;
 
-/// What became of one candidate.
+/// The result of an attempt to link.
 enum Outcome {
     Done,
     /// The neighbour has no room.
@@ -155,7 +155,8 @@ impl<T> Writer<'_, T> {
         }
     }
 
-    /// Links with a neighbour that can spare none of its links, by giving it room for one more, up to a limit.
+    /// Links with a neighbour that can spare none of its links, by giving it room for one more, up to a
+    /// limit.
     fn link_with_growth(&self, node: u32, neighbour: u32, level: usize, distance: f32, limit: usize) {
         let _locked = self.lock([node, neighbour]);
         let (own, theirs) = (self.view.layer(node, level), self.view.layer(neighbour, level));

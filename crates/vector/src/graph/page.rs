@@ -1,8 +1,10 @@
-//! Pages of 64 slots, the unit of locking and of copying on write: node pages (links, ids, payloads) and vector pages
-//! (components, range, former length). They are apart so that a change of links copies no vectors.
+//! Pages of 64 slots, the unit of locking and of copying on write: node pages (links, ids, payloads) and
+//! vector pages (components, range, former length). They are apart so that a change of links copies no
+//! vectors.
 //!
-//! A page carries the generation of the graph that made it. A graph writes only to pages of its own generation, and
-//! takes a fresh generation with every snapshot: pages that a snapshot can see never change.
+//! A page carries the generation of the graph that made it. A graph writes only to pages of its own
+//! generation, and takes a fresh generation with every snapshot: pages that a snapshot can see never
+//! change.
 
 use super::layer::{self, HEADER_WORDS, Layer};
 use super::shape::Shape;
@@ -17,7 +19,8 @@ pub(super) const PAGE_SLOTS: usize = 64;
 /// The level of a slot without a node.
 pub(super) const FREE: u32 = u32::MAX;
 
-/// The links of a node that its page has no room for: the upper layers, and layer 0 once it has outgrown the page.
+/// The links of a node that its page has no room for: the upper layers, and layer 0 once it has outgrown
+/// the page.
 #[derive(Debug)]
 pub(super) struct Spill {
     pub(super) base: Option<Box<[AtomicU32]>>,
@@ -41,7 +44,8 @@ impl Spill {
         size_of::<Spill>() + size_of_val(&*self.upper) + words
     }
 
-    /// A copy in which the layer `level` has room for `capacity` links, `base_words` being layer 0 if it is inline.
+    /// A copy in which the layer `level` has room for `capacity` links, `base_words` being layer 0 if it is
+    /// inline.
     pub(super) fn grown(&self, base_words: Layer<'_>, level: usize, capacity: usize) -> Spill {
         let copy = |words: Layer<'_>, capacity: usize| {
             let copied = layer::new_words(capacity);
@@ -76,8 +80,8 @@ impl Clone for Spill {
     }
 }
 
-/// A node's fields beside its links. The payload is written while no other thread can reach the slot, or while the
-/// graph is locked exclusively.
+/// A node's fields beside its links. The payload is written while no other thread can reach the slot, or
+/// while the graph is locked exclusively.
 struct Node<T> {
     id: AtomicU64,
     level: AtomicU32,
@@ -92,10 +96,10 @@ pub(super) struct NodePage<T> {
     links: Box<[AtomicU32]>,
 }
 
-// SAFETY: payloads are the only cells; they are written only while nobody else reaches their slot (see `Node`), so
-// that sharing a page shares `Arc<T>`s.
+// SAFETY: payloads are the only cells; they are written only while no other thread reaches their slot (see
+// `Node`), so that sharing a page shares `Arc<T>`s.
 unsafe impl<T: Send + Sync> Send for NodePage<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Send + Sync> Sync for NodePage<T> {}
 
 impl<T> NodePage<T> {
@@ -123,11 +127,11 @@ impl<T> NodePage<T> {
     /// A copy that `generation` may write to.
     ///
     /// # Safety
-    /// No thread writes a payload of this page meanwhile.
+    /// No thread writes a payload of this page during the call.
     pub(super) unsafe fn copy(&self, generation: u64) -> NodePage<T> {
         let node = |index: usize| {
             let from = &self.nodes[index];
-            // SAFETY: no payload is written meanwhile, says the caller.
+            // SAFETY: the caller guarantees that no payload is written.
             let payload = unsafe { (*from.payload.get()).clone() };
             let spill = self
                 .spill(index)
@@ -175,7 +179,7 @@ impl<T> NodePage<T> {
     /// Sets the payload, and returns the former one.
     ///
     /// # Safety
-    /// No other thread can read or write this payload meanwhile.
+    /// No other thread can read or write this payload during the call.
     pub(super) unsafe fn set_payload(&self, index: usize, payload: Option<Arc<T>>) -> Option<Arc<T>> {
         // SAFETY: as the caller says.
         unsafe { std::mem::replace(&mut *self.nodes[index].payload.get(), payload) }
@@ -183,8 +187,8 @@ impl<T> NodePage<T> {
 
     /// The node's spilled layers.
     pub(super) fn spill(&self, index: usize) -> Option<&Spill> {
-        // SAFETY: a spill is freed only with its page, or by way of the graph's retired list, which is emptied while
-        // no thread reads.
+        // SAFETY: a spill is freed only with its page, or by way of the graph's retired list, which is
+        // emptied while no thread reads.
         unsafe { self.nodes[index].spill.load(Ordering::Acquire).as_ref() }
     }
 
@@ -239,15 +243,15 @@ const VECTORS_OFFSET: usize = 64;
 
 const _: () = assert!(size_of::<VectorHeader>() <= VECTORS_OFFSET && HEADER_WORDS == 2);
 
-/// A shared reference to the vectors of 64 slots: one allocation, aligned to a cache line. Behind the vectors stand
-/// their ranges and their former lengths, 64 f32 each.
+/// A shared reference to the vectors of 64 slots: one allocation, aligned to a cache line. Behind the
+/// vectors stand their ranges and their former lengths, 64 f32 each.
 pub(super) struct VectorPage {
     block: NonNull<u8>,
 }
 
-// SAFETY: the block is plain numbers with an atomic count; who writes to it is ruled by the graph's generations.
+// SAFETY: the block is plain numbers with an atomic count; the graph's generations rule its writers.
 unsafe impl Send for VectorPage {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for VectorPage {}
 
 impl VectorPage {
@@ -287,7 +291,7 @@ impl VectorPage {
     /// A copy that `generation` may write to.
     ///
     /// # Safety
-    /// No thread writes to this page meanwhile.
+    /// No thread writes to this page during the call.
     pub(super) unsafe fn copy(&self, generation: u64, shape: &Shape) -> VectorPage {
         let copied = VectorPage::new(generation, shape);
         let bytes = self.header().bytes.min(copied.header().bytes) - VECTORS_OFFSET;

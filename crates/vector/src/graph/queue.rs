@@ -1,6 +1,7 @@
-//! What a walk over the graph keeps: which slots it has seen, and its candidates by distance. A distance and a slot are
-//! packed into one number that sorts by distance first. Of equal distances the higher slot is first: among many equal
-//! vectors a walk then ends at the latest ones, which have room for links.
+//! The state of a walk over the graph: the slots that it has seen, and its candidates by distance. A
+//! distance and a slot are packed into one number that sorts by distance first. Of equal distances the
+//! higher slot is first: among many equal vectors a walk then ends at the latest ones, which have room for
+//! links.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -43,7 +44,7 @@ pub(super) struct Visited {
 }
 
 impl Visited {
-    /// Forgets all, and makes room for the slots of so many pages.
+    /// Forgets all, and makes room for the slots of `pages` pages.
     pub(super) fn reset(&mut self, pages: usize) {
         for slot in self.seen.drain(..) {
             if let Some(word) = self.words.get_mut(slot as usize / 64) {
@@ -77,8 +78,8 @@ impl Visited {
     }
 }
 
-/// The nearest candidates of a walk without a filter, sorted; a walk goes to each of them once. What falls out behind
-/// the last is farther than `limit` others, and would not have been visited.
+/// The nearest candidates of a walk without a filter, sorted; a walk goes to each of them once. A candidate
+/// that falls out behind the last is farther than `limit` others, and would not have been visited.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     sorted: Vec<Candidate>,
@@ -141,7 +142,7 @@ impl Pool {
         None
     }
 
-    /// What [`Pool::pop_nearest`] would give if nothing nearer comes.
+    /// The next result of [`Pool::pop_nearest`] if nothing nearer comes.
     #[inline]
     pub(super) fn peek_nearest(&self) -> Option<Candidate> {
         self.sorted.get(self.next).copied()

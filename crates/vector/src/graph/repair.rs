@@ -1,6 +1,6 @@
-//! Deletion: a node's neighbours lose their links to it, and get links among each other in its place, in pairs that are
-//! near and that leave the others good partners (Redis' weights); who finds no partner looks in the wider graph. All of
-//! this runs while the graph is locked exclusively.
+//! Deletion: a node's neighbours lose their links to it, and get links among each other in its place, in
+//! pairs that are near and that leave the others good partners (Redis' weights); a node without a partner
+//! looks in the wider graph. All of this runs while the graph is locked exclusively.
 
 use super::link::Pressure;
 use super::queue::Candidate;
@@ -129,7 +129,8 @@ impl Distances {
         self.rows[a * self.count + b]
     }
 
-    /// How good it is to link a pair: the nearer they are, and the farther their other partners would be, the better.
+    /// How good it is to link a pair: the nearer they are, and the farther their other partners would be,
+    /// the better.
     fn score(&self, a: usize, b: usize) -> f32 {
         let distance = self.get(a, b);
         let others = self.count.saturating_sub(2);

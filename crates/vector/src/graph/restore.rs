@@ -1,6 +1,6 @@
-//! A graph from saved nodes, with the links that it had: nothing is searched for or linked again. What always holds:
-//! `finish` gives a graph only if every link leads to a node that was added, is in both directions, and is on a layer
-//! that both nodes have; before that, no link is followed.
+//! A graph from saved nodes, with the links that it had: nothing is searched for or linked again. What
+//! always holds: `finish` gives a graph only if every link leads to a node that was added, is in both
+//! directions, and is on a layer that both nodes have; before that, no link is followed.
 
 use super::layer::{CAPACITY_MAX, Layer};
 use super::page::PAGE_SLOTS;
@@ -53,7 +53,8 @@ pub struct GraphBuilder<T> {
     graph: Graph<T>,
     /// Slots by id, of nodes that were added or linked to.
     slots: HashMap<u64, u32>,
-    /// Links from lower to higher slots less those from higher to lower ones, hashed: zero when all are reciprocal.
+    /// Links from lower to higher slots less those from higher to lower ones, hashed: zero when all are
+    /// reciprocal.
     balance: [u64; 2],
     /// The most distant link is still to be found on these layers.
     without_worst: Vec<(u32, usize)>,
@@ -167,7 +168,8 @@ impl<T: Payload> GraphBuilder<T> {
         let core = self.graph.read();
         let writer: Writer<'_, T> = self.graph.writer(&core);
         let _locked = writer.lock([slot]);
-        // Room beyond what links need, or an insert would ever make, is not kept: a file can ask for much of it.
+        // Room beyond what links need, or an insert would ever make, is not kept: a file can ask for much
+        // of it.
         let m = self.graph.shape.config.m;
         let usual = self.graph.shape.capacity(level);
         let kept = layer.capacity.min(if level == 0 { m * 3 } else { m * 2 });

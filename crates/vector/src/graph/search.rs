@@ -1,6 +1,6 @@
-//! Walks over the graph: the descent through the upper layers, the walk on one layer, with and without a filter, and
-//! the scan of all nodes. A walk looks at every node at most once, and allocates nothing once its thread's buffers have
-//! grown.
+//! Walks over the graph: the descent through the upper layers, the walk on one layer, with and without a
+//! filter, and the scan of all nodes. A walk looks at every node at most once, and allocates nothing once
+//! its thread's buffers have grown.
 
 use super::page::PAGE_SLOTS;
 use super::queue::{Candidate, Frontier, Nearest, Pool, Visited};
@@ -44,7 +44,8 @@ pub(super) struct Filtered<'a, T> {
 }
 
 impl<T> View<'_, T> {
-    /// Descends from the entry to the node nearest to the query on the layer above `level`, going greedily on each.
+    /// Descends from the entry to the node nearest to the query on the layer above `level`, going greedily
+    /// on each.
     pub(super) fn descend(
         self,
         query: Operand<'_>,
@@ -84,8 +85,8 @@ impl<T> View<'_, T> {
         found.extend_from_slice(pool.sorted());
     }
 
-    /// As [`View::walk`], but only nodes that the filter accepts are results. The walk goes by way of the others, and
-    /// ends early after so many nodes.
+    /// As [`View::walk`], but only nodes that the filter accepts are results. The walk passes through the
+    /// others, and ends early at its bound on nodes.
     pub(super) fn walk_filtered(
         self,
         query: Operand<'_>,

@@ -1,13 +1,14 @@
-//! What is fixed for a graph's life: dimension, encoding, metric, links per layer; and the distances that follow from
-//! them. All distances here are of stored vectors.
+//! The parameters that are fixed for a graph's life: dimension, encoding, metric, links per layer; and the
+//! distances that follow from them. All distances here are of stored vectors.
 
 use crate::kernels::Kernels;
 use crate::quantise::{self, Encoding};
 
-/// What the distance between two vectors is.
+/// The distance between two vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// `1 - cosine`, in `[0, 2]`; vectors are normalised when they are stored. The only one for quantised vectors.
+    /// `1 - cosine`, in `[0, 2]`; vectors are normalised when they are stored. The only one for quantised
+    /// vectors.
     Cosine,
     /// The squared Euclidean distance.
     L2,
@@ -22,7 +23,7 @@ pub const M_MAX: usize = 4096;
 /// The level above which no node is placed (Redis' limit).
 pub const LEVEL_MAX: u32 = 16;
 
-/// What a graph is made with.
+/// The parameters of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Components of a vector, 1 to [`quantise::DIMENSION_MAX`].
@@ -47,8 +48,8 @@ impl Config {
     }
 }
 
-/// A vector as it is stored, with what its distances need beside it. Words, so that the bytes are aligned for every
-/// kernel.
+/// A vector as it is stored, with its range and its former length. Words, so that the bytes are aligned for
+/// every kernel.
 #[derive(Clone, Debug, Default)]
 pub struct StoredVector {
     words: Vec<u64>,
@@ -90,7 +91,7 @@ pub(super) struct Operand<'a> {
     pub(super) range: f32,
 }
 
-/// A graph's configuration with what follows from it.
+/// A graph's configuration with the kernels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) config: Config,
@@ -146,7 +147,8 @@ impl Shape {
         super::layer::HEADER_WORDS + self.capacity(0)
     }
 
-    /// Makes components ready to be stored or compared. `None` for a wrong dimension or a component that is not finite.
+    /// Makes components ready to be stored or compared. `None` for a wrong dimension or a component that is
+    /// not finite.
     pub(super) fn encode(&self, components: &[f32]) -> Option<StoredVector> {
         let is_finite = components.iter().all(|value| value.is_finite());
         if components.len() != self.config.dimension || !is_finite {
@@ -184,11 +186,12 @@ impl Shape {
         }
     }
 
-    /// The distances of a stored vector from others, as [`Shape::distance`] gives them. `rows` also has the addresses
-    /// of their ranges.
+    /// The distances of a stored vector from others, as [`Shape::distance`] gives them. `rows` also has the
+    /// addresses of their ranges.
     ///
     /// # Safety
-    /// Each of `vectors` points to a stored vector of this shape, aligned to 8; each range is null or readable.
+    /// Each of `vectors` points to a stored vector of this shape, aligned to 8; each range is null or
+    /// readable.
     #[inline]
     pub(super) unsafe fn distances(
         &self,
@@ -202,7 +205,8 @@ impl Shape {
         if query.bytes.len() != self.stored_bytes() {
             return;
         }
-        // SAFETY: rows are as long as the query: stored vectors of one shape. Results of 32 bits fit where f32 do.
+        // SAFETY: rows are as long as the query: stored vectors of one shape. Results of 32 bits fit where
+        // f32 do.
         unsafe {
             let integers = std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<i32>(), out.len());
             match (self.config.encoding, self.config.metric) {
@@ -231,7 +235,8 @@ impl Shape {
         }
     }
 
-    /// The level of the node with this id: each level is four times rarer than the one below (Redis' probability).
+    /// The level of the node with this id: each level is four times rarer than the one below (Redis'
+    /// probability).
     pub(super) fn level_of(&self, id: u64) -> u32 {
         let mut random = martlet_base::random::Random::seeded(self.config.seed ^ id.rotate_left(32));
         (random.next_u64().trailing_zeros() / 2).min(LEVEL_MAX)

@@ -1,5 +1,5 @@
-//! A graph at one moment: its pages, shared until the graph changes them. A snapshot is read without any lock, and
-//! never changes. Also what ends a graph in slices.
+//! A graph at one moment: its pages, shared until the graph changes them. A snapshot is read without any
+//! lock, and never changes. Also the end of a graph in slices.
 
 use super::page::PAGE_SLOTS;
 use super::shape::{Config, Shape};
@@ -26,7 +26,8 @@ pub struct SavedLayer {
     pub capacity: usize,
     /// The neighbours' ids.
     pub links: Vec<u64>,
-    /// Which link is the most distant one, and its distance; (0, 0) without links. `None` when a file does not say.
+    /// Which link is the most distant one, and its distance; (0, 0) without links. `None` when a file does
+    /// not say.
     pub worst: Option<(u32, f32)>,
 }
 
@@ -43,7 +44,7 @@ pub struct NodeView<'a, T> {
     pub length: f32,
     /// The layers, from 0 upwards.
     pub layers: Vec<SavedLayer>,
-    /// What the node carries.
+    /// The node's payload.
     pub payload: &'a Arc<T>,
 }
 
@@ -75,7 +76,7 @@ impl<T: Payload> Snapshot<T> {
         View { shape: &self.shape, table: &self.table }
     }
 
-    /// What the graph was made with.
+    /// The configuration that the graph was made with.
     pub fn config(&self) -> &Config {
         &self.shape.config
     }
@@ -99,7 +100,7 @@ impl<T: Payload> Snapshot<T> {
         order.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// What a node carries.
+    /// A node's payload.
     pub fn payload(&self, slot: u32) -> Option<&Arc<T>> {
         self.view().payload(slot)
     }
@@ -145,7 +146,7 @@ impl<T: Payload> Snapshot<T> {
         }
     }
 
-    /// What the table's entries were counted with: the table grows to its length exactly.
+    /// The bytes of the table in the graph's count: the table grows to its length exactly.
     fn table_bytes_then(&self) -> usize {
         self.table.len() * size_of::<Entry<T>>()
     }

@@ -1,5 +1,5 @@
-//! The table of pages, as readers see it (`View`) and as writers change it (`Writer`). What always holds: a page that
-//! is in the table, or was at any time since the graph was last locked exclusively, is not freed.
+//! The table of pages, as readers see it (`View`) and as writers change it (`Writer`). What always holds: a
+//! page that is in the table, or was at any time since the graph was last locked exclusively, is not freed.
 
 use super::layer::Layer;
 use super::page::{FREE, NodePage, PAGE_SLOTS, Spill, VectorAddress, VectorPage};
@@ -30,8 +30,8 @@ impl<T> Entry<T> {
     /// The node page.
     #[inline]
     pub(super) fn page(&self) -> Option<&NodePage<T>> {
-        // SAFETY: a page that leaves the table is retired, and freed when the table can be borrowed mutably: not while
-        // this entry is borrowed.
+        // SAFETY: a page that leaves the table is retired, and freed when the table can be borrowed
+        // mutably: not while this entry is borrowed.
         unsafe { self.nodes.load(Ordering::Acquire).as_ref() }
     }
 
@@ -115,8 +115,8 @@ impl<'a, T> View<'a, T> {
     pub(super) fn payload(self, slot: u32) -> Option<&'a Arc<T>> {
         let (page, index) = self.page(slot)?;
         self.level(slot)?;
-        // SAFETY: a payload is written before the level is published, or while the graph is locked exclusively: not
-        // while the table is borrowed.
+        // SAFETY: a payload is written before the level is published, or while the graph is locked
+        // exclusively: not while the table is borrowed.
         unsafe { page.payload(index) }
     }
 
@@ -137,9 +137,9 @@ impl<'a, T> View<'a, T> {
     #[inline]
     pub(super) fn operand(self, slot: u32) -> Operand<'a> {
         let Some(address) = self.address(slot) else { return Operand { bytes: &[], range: 0.0 } };
-        // SAFETY: the vector lies within its page, which is not freed while the table is borrowed; it was written
-        // before the node was published, and is not written again before the node is removed, which takes the
-        // graph's exclusive lock.
+        // SAFETY: the vector lies within its page, which is not freed while the table is borrowed; it was
+        // written before the node was published, and is not written again before the node is removed, which
+        // takes the graph's exclusive lock.
         unsafe {
             let vector = address.vector(self.shape);
             let bytes = std::slice::from_raw_parts(vector, self.shape.stored_bytes());
@@ -178,8 +178,8 @@ impl<'a, T> View<'a, T> {
         let vectors = batch.rows.iter().map(|(vector, _)| *vector);
         batch.vectors.clear();
         batch.vectors.extend(vectors);
-        // SAFETY: the rows are vectors of this shape, which are not freed while the table is borrowed, and not written
-        // since their nodes were published (see `operand`).
+        // SAFETY: the rows are vectors of this shape, which are not freed while the table is borrowed, and
+        // not written since their nodes were published (see `operand`).
         unsafe { self.shape.distances(query, &batch.vectors, &batch.rows, &mut batch.distances) };
     }
 
@@ -222,7 +222,7 @@ fn prefetch_vector(address: VectorAddress, shape: &Shape) {
     prefetch(address.range(shape).cast());
 }
 
-/// What readers may still look at after it has left the table.
+/// Parts that have left the table while readers may still look at them.
 pub(super) enum Retired<T> {
     Nodes(#[expect(dead_code, reason = "kept for its destructor")] Arc<NodePage<T>>),
     Vectors(#[expect(dead_code, reason = "kept for its destructor")] VectorPage),
@@ -234,7 +234,7 @@ pub(super) struct Writer<'a, T> {
     pub(super) view: View<'a, T>,
     pub(super) generation: u64,
     pub(super) retired: &'a Mutex<Vec<Retired<T>>>,
-    /// Bytes on the heap, all told.
+    /// The graph's count of bytes on the heap.
     pub(super) bytes: &'a AtomicUsize,
 }
 
@@ -244,7 +244,7 @@ pub(super) struct Locked<'a> {
 }
 
 fn lock<'a>(mutex: &'a Mutex<()>) -> MutexGuard<'a, ()> {
-    // What the lock guards is whole at every moment, wherever a thread ended.
+    // The page is whole at every moment, wherever a thread ended.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -319,8 +319,8 @@ impl<'a, T> Writer<'a, T> {
         let (Some(address), Some(page)) = (self.view.address(slot), entry.page()) else { return };
         let shape = self.view.shape;
         let length = vector.as_bytes().len().min(shape.stored_bytes());
-        // SAFETY: the slot is free, so that no other thread reads or writes its part of the page, which is this
-        // generation's own; all addresses lie within it.
+        // SAFETY: the slot is free, so that no other thread reads or writes its part of the page, which is
+        // this generation's own; all addresses lie within it.
         unsafe {
             vector.as_bytes().as_ptr().copy_to_nonoverlapping(address.vector(shape), length);
             *address.range(shape) = vector.range;

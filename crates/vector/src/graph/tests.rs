@@ -1,5 +1,5 @@
-//! The graph's invariants, against naive models. Every random test prints its seed (proptest does on failure; the
-//! others have it in their name or message).
+//! The graph's invariants, against naive models. Every random test prints its seed (proptest does on
+//! failure; the others have it in their name or message).
 
 use super::*;
 use crate::quantise::Encoding;
@@ -25,7 +25,7 @@ fn filled(config: Config, count: usize, seed: u64) -> (Graph<u64>, Vec<Vec<f32>>
     (graph, all)
 }
 
-/// Checks all that always holds, and returns how many nodes are reachable on layer 0 from the entry point.
+/// Checks the invariants, and returns how many nodes are reachable on layer 0 from the entry point.
 fn check(graph: &Graph<u64>) -> usize {
     let core = graph.read();
     let view = graph.view(&core);
@@ -367,7 +367,7 @@ fn threads_insert_search_and_remove_together() {
     assert!(recall > 0.95, "{recall}");
 }
 
-/// What a sequence does to a graph and to its model.
+/// One step on a graph and on its model.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Vec<f32>),

@@ -1,5 +1,5 @@
-//! Kernels for 64-bit ARM, where NEON is always there. Chunks are arrays of the register's size; scalar code does the
-//! tail.
+//! Kernels for 64-bit ARM, where NEON is always there. Chunks are arrays of the register's size; scalar
+//! code does the tail.
 
 use super::{Cosine, Kernels, portable};
 use std::arch::aarch64::*;

@@ -1,5 +1,5 @@
-//! The kernels in plain Rust: the reference for the others, and what runs where no others do. Each reads the common
-//! length of its arguments.
+//! The kernels in plain Rust: the reference for the others, and what runs where no others do. Each reads
+//! the common length of its arguments.
 
 use super::Cosine;
 

@@ -1,5 +1,5 @@
-//! Kernels for x86-64: AVX2 with FMA, and AVX-512 with VNNI and VPOPCNTDQ. Loads never pass the common length of the
-//! arguments: AVX-512 masks the last one, AVX2 leaves the tail to scalar code.
+//! Kernels for x86-64: AVX2 with FMA, and AVX-512 with VNNI and VPOPCNTDQ. Loads never pass the common
+//! length of the arguments: AVX-512 masks the last one, AVX2 leaves the tail to scalar code.
 
 use super::{Cosine, Kernels, portable};
 use std::arch::x86_64::*;
@@ -156,7 +156,8 @@ fn mask16(count: usize) -> __mmask16 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load_avx512(values: &[f32], count: usize) -> __m512 {
-    // SAFETY: masked lanes are not read, and the others lie within the slice, as `count` is at most its length.
+    // SAFETY: masked lanes are not read, and the others lie within the slice, as `count` is at most its
+    // length.
     unsafe { _mm512_maskz_loadu_ps(mask16(count.min(values.len())), values.as_ptr()) }
 }
 
@@ -218,8 +219,9 @@ fn load_i8_avx512(values: &[i8], count: usize) -> __m512i {
     unsafe { _mm512_maskz_loadu_epi8(mask, values.as_ptr()) }
 }
 
-/// VNNI multiplies unsigned by signed bytes. The first argument is shifted up by 128 (an exclusive or of the sign
-/// bit), and 128 times the second one's sum is taken off again; lanes beyond the end are zero in the second argument.
+/// VNNI multiplies unsigned by signed bytes. The first argument is shifted up by 128 (an exclusive or of
+/// the sign bit), and 128 times the second one's sum is taken off again; lanes beyond the end are zero in
+/// the second argument.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn dot_i8_avx512(a: &[i8], b: &[i8]) -> i32 {

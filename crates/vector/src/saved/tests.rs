@@ -284,7 +284,8 @@ fn pair() -> Vec<Field<'static>> {
 #[test]
 fn lies_are_refused() {
     let good = pair();
-    // Head of four; b: name, vector, count, id, level, links, room, link, worst, tail at 4 to 13; a from 14 on.
+    // Head of four; b: name, vector, count, id, level, links, room, link, worst, tail at 4 to 13; a from 14
+    // on.
     assert_eq!(good.len(), 24);
     assert!(read(&good).is_ok());
     let links = SavedError::Graph(RestoreError::Links);
