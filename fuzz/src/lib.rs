@@ -15,6 +15,9 @@ pub mod script_libraries;
 pub mod seeds;
 pub mod sketch_chunks;
 pub mod sketch_fields;
+pub mod series_chunk;
+pub mod series_filter;
+pub mod series_saved;
 pub mod tls_records;
 pub mod vector_set;
 
@@ -34,6 +37,9 @@ pub const TARGETS: &[Target] = &[
     ("script_libraries", script_libraries::check, seeds::documents),
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),
     ("sketch_fields", sketch_fields::check, sketch_fields::seeds),
+    ("series_chunk", series_chunk::check, series_chunk::seeds),
+    ("series_filter", series_filter::check, series_filter::seeds),
+    ("series_saved", series_saved::check, series_saved::seeds),
     ("tls_records", tls_records::check, seeds::records),
     ("vector_set", vector_set::check, seeds::vector_sets),
     ("commands", commands::check, seeds::commands),

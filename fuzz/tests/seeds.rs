@@ -97,3 +97,18 @@ fn sketch_fields() {
 fn sketch_chunks() {
     replay("sketch_chunks");
 }
+
+#[test]
+fn series_chunk() {
+    replay("series_chunk");
+}
+
+#[test]
+fn series_filter() {
+    replay("series_filter");
+}
+
+#[test]
+fn series_saved() {
+    replay("series_saved");
+}

@@ -26,8 +26,12 @@ const TARGETS: &[&str] = &[
     "script_libraries",
     "sketch_chunks",
     "sketch_fields",
+    "series_chunk",
+    "series_filter",
+    "series_saved",
     "commands",
 ];
+
 /// All that can be asked for.
 fn targets() -> Vec<&'static str> {
     TARGETS.iter().copied().chain([liveness::TARGET]).collect()

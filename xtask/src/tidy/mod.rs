@@ -21,6 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "keyspace", "types"]),
     ("script", &["base", "protocol"]),
+    ("tseries", &["base", "types"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
     ("journal", &["base", "protocol"]),
     ("command", &["base", "types", "keyspace", "engine", "protocol", "rdb", "journal"]),
