@@ -1,5 +1,5 @@
-//! The decoder of compressed chunks on any bytes: what it accepts is as long as it says, and goes round through
-//! the encoder and through the form of memory.
+//! The decoder of compressed chunks on any bytes: what it accepts is as long as it says, and goes round
+//! through the encoder and through the form of memory.
 
 use martlet_tseries::chunk::Chunk;
 use martlet_tseries::gorilla::{self, Meter};

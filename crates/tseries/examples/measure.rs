@@ -1,7 +1,9 @@
-//! Bytes and nanoseconds a sample on gauges of several kinds, with `HOST:PORT` of a RedisTimeSeries beside it.
+//! Bytes and nanoseconds a sample on gauges of several kinds, with `HOST:PORT` of a RedisTimeSeries beside
+//! it.
 //!
-//! `cargo run --release -p martlet-tseries --example measure [HOST:PORT]`. Ours is one thread's time, the best
-//! of three runs; the server's is its main thread's CPU as INFO tells it, over the same samples and queries.
+//! `cargo run --release -p martlet-tseries --example measure [HOST:PORT]`. Ours is one thread's time, the
+//! best of three runs; the server's is its main thread's CPU as INFO tells it, over the same samples and
+//! queries.
 
 use martlet_base::random::Random;
 use martlet_tseries::aggregate::Aggregator;
@@ -27,8 +29,8 @@ const AGGREGATORS: [Aggregator; 8] = [
     Aggregator::Twa,
 ];
 
-/// A gauge: values with so many decimals, a walk of steps or anything up to a bound, and how far its timestamps
-/// are off a second.
+/// A gauge: values with so many decimals, a walk of steps or anything up to a bound, and how far its
+/// timestamps are off a second.
 struct Gauge {
     name: &'static str,
     decimals: i32,

@@ -391,7 +391,8 @@ impl Accumulator {
         }
     }
 
-    /// Makes the value of `Last` in empty buckets that of an earlier sample, or NaN for none. Others ignore it.
+    /// Makes the value of `Last` in empty buckets that of an earlier sample, or NaN for none. Others ignore
+    /// it.
     pub fn carry(&mut self, sample: Option<Sample>) {
         if let (Aggregator::Last, State::Pick(pick)) = (self.aggregator, &mut self.state) {
             pick.value = sample.map_or_else(nan, |sample| sample.value);

@@ -7,7 +7,8 @@
 //! - *decimal*: doubles that are integers divided by one power of ten (a gauge of one decimal: 21.5 is 215
 //!   of 10), kept as the integers less the smallest, or as the differences of neighbours less the smallest,
 //!   whichever is narrower. A division of two exact numbers restores each double to the bit.
-//! - *XOR*: each double XORed with the one before, as in the saved form; for values that are no short decimals.
+//! - *XOR*: each double XORed with the one before, as in the saved form; for values that are no short
+//!   decimals.
 //!
 //! Invariant: the head lies outside the bytes; only this module writes the bytes that it reads.
 //! Behind a chunk's last block stand [`PADDING_BYTES`] zeros, so that whole words can be loaded anywhere.
@@ -362,8 +363,8 @@ fn unpack(bytes: &[u8], count: usize, width: u32, into: &mut [u64; BLOCK_SAMPLES
     by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24)
 }
 
-/// Eight fields of `WIDTH` bits fill `WIDTH` bytes: each group begins at a byte, at offsets known when this is
-/// compiled.
+/// Eight fields of `WIDTH` bits fill `WIDTH` bytes: each group begins at a byte, at offsets known when this
+/// is compiled.
 #[inline(always)]
 fn unpack_groups<const WIDTH: usize>(bytes: &[u8], count: usize, into: &mut [u64; BLOCK_SAMPLES]) {
     let mask = (1u64 << WIDTH) - 1;

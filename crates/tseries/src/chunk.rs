@@ -1,7 +1,7 @@
 //! `Chunk`: a run of samples, most of them in blocks, the last ones plain.
 //!
-//! Invariant: timestamps ascend strictly; the plain tail holds at most [`BLOCK_SAMPLES`] samples, and at least
-//! one if the chunk is open and has any, so that the last sample is never behind a decoder.
+//! Invariant: timestamps ascend strictly; the plain tail holds at most [`BLOCK_SAMPLES`] samples, and at
+//! least one if the chunk is open and has any, so that the last sample is never behind a decoder.
 
 use martlet_types::size_class::allocated_bytes;
 

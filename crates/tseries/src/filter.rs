@@ -1,7 +1,7 @@
 //! FILTER's expressions: which series, by their labels.
 //!
-//! RedisTimeSeries cuts an expression at any of the characters of its operator, and reads it as text that ends
-//! at a NUL; so `l=a=b` asks for the value `a`, and `=v` for series without a label `v`.
+//! RedisTimeSeries cuts an expression at any of the characters of its operator, and reads it as text that
+//! ends at a NUL; so `l=a=b` asks for the value `a`, and `=v` for series without a label `v`.
 
 use crate::error::Error;
 

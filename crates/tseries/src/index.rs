@@ -4,8 +4,8 @@
 //! keeps the numbers of its pairs, so that it can be removed without telling its labels. Sets are
 //! [`OrderedMap`]s: a clone of the index's sets is cheap, and a walk can go on after any series.
 //!
-//! Invariant: a series is in the set of a pair if and only if the pair is one of the series'; a pair or a name
-//! without series does not exist.
+//! Invariant: a series is in the set of a pair if and only if the pair is one of the series'; a pair or a
+//! name without series does not exist.
 
 use hashbrown::HashMap;
 use martlet_types::ordered::OrderedMap;

@@ -1,5 +1,5 @@
-//! Time series as RedisTimeSeries has them: chunks of samples, compaction rules, ranges, the index of labels and
-//! the saved form; no keys, no clients.
+//! Time series as RedisTimeSeries has them: chunks of samples, compaction rules, ranges, the index of labels
+//! and the saved form; no keys, no clients.
 //!
 //! A command layer turns arguments into the types here and their results into replies; a policy, a clock and
 //! the other series come in as parameters. `docs/internals/tseries.md` has the layouts and the reasons.

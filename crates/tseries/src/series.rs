@@ -1,7 +1,8 @@
-//! `Series`: a time series: its samples, settings, labels, the rules that read it and the source that fills it.
+//! `Series`: a time series: its samples, settings, labels, the rules that read it and the source that fills
+//! it.
 //!
-//! A clone shares everything and costs the same for any size; the first write to either copies the head and one
-//! chunk. Changes of other series are effects that the caller applies.
+//! A clone shares everything and costs the same for any size; the first write to either copies the head and
+//! one chunk. Changes of other series are effects that the caller applies.
 //!
 //! Invariant: a series that has rules has no source. An operation that returns an error has changed nothing.
 
@@ -32,8 +33,8 @@ pub struct Settings {
     pub chunk_bytes: u64,
     /// The policy for a sample whose timestamp is taken; without one, the caller's.
     pub policy: Option<DuplicatePolicy>,
-    /// IGNORE: under the policy LAST a sample is dropped that is at most so many milliseconds after the last one
-    /// and differs from it by at most that value.
+    /// IGNORE: under the policy LAST a sample is dropped that is at most so many milliseconds after the last
+    /// one and differs from it by at most that value.
     pub ignore_time_ms: u64,
     /// See `ignore_time_ms`.
     pub ignore_value: f64,
@@ -162,8 +163,8 @@ impl Series {
         self.inner.store.last()
     }
 
-    /// The earliest timestamp that has not expired. Retention counts from the last sample, not from the clock,
-    /// so that a series is never due by itself.
+    /// The earliest timestamp that has not expired. Retention counts from the last sample, not from the
+    /// clock, so that a series is never due by itself.
     pub fn oldest(&self) -> u64 {
         match self.inner.settings.retention_ms {
             0 => 0,
@@ -259,7 +260,8 @@ impl Series {
         Ok(deleted)
     }
 
-    /// A deletion must not reach into buckets of which samples have expired: they could not be computed again.
+    /// A deletion must not reach into buckets of which samples have expired: they could not be computed
+    /// again.
     fn check_delete(&self, from: u64) -> Result<(), Error> {
         let retention = self.inner.settings.retention_ms;
         let last = self.last_timestamp();

@@ -255,8 +255,8 @@ impl Store {
         }
     }
 
-    /// As [`replace_chunk`](Store::replace_chunk), in two chunks. The sizes are those of the halves before the
-    /// sample `stored` came into one of them.
+    /// As [`replace_chunk`](Store::replace_chunk), in two chunks. The sizes are those of the halves before
+    /// the sample `stored` came into one of them.
     fn split_into(
         &mut self,
         key: Option<u64>,

@@ -1,5 +1,5 @@
-//! `Twa`: the mean of a bucket weighted by time, that is, the area below the lines between its samples divided
-//! by the time that they span; at the bucket's edges the lines to the neighbours beyond are cut.
+//! `Twa`: the mean of a bucket weighted by time, that is, the area below the lines between its samples
+//! divided by the time that they span; at the bucket's edges the lines to the neighbours beyond are cut.
 //!
 //! Invariant: the order of additions is that of RedisTimeSeries, in both directions. In reverse, "before" and
 //! "start" mean later times throughout.

@@ -65,8 +65,8 @@ impl Aggregation {
         self.current.is_some_and(|current| first >= current.start && last < current.end) && !self.has_twa
     }
 
-    /// Adds decoded values of the current bucket, of which only the first and the last timestamp are set. False
-    /// if there is NaN among them, and nothing was added.
+    /// Adds decoded values of the current bucket, of which only the first and the last timestamp are set.
+    /// False if there is NaN among them, and nothing was added.
     pub fn add_whole(&mut self, batch: &mut Batch) -> bool {
         let len = batch.len;
         if batch.values[..len].iter().fold(false, |has_nan, value| has_nan | value.is_nan()) {
@@ -212,8 +212,8 @@ impl Aggregation {
         }
     }
 
-    /// Writes the current bucket, of which `next` is the first sample beyond: its last sample, if it has any that
-    /// a time-weighted mean counts.
+    /// Writes the current bucket, of which `next` is the first sample beyond: its last sample, if it has any
+    /// that a time-weighted mean counts.
     fn leave(
         &mut self,
         series: &Series,

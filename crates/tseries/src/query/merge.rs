@@ -1,7 +1,7 @@
 //! Several series in one answer: GROUPBY with its reducer, and the rows of TS.NRANGE.
 //!
-//! Each series is read by a [`RangeQuery`] of its own; samples of one timestamp meet. The rows of a source are
-//! fetched in slices, and so is the result.
+//! Each series is read by a [`RangeQuery`] of its own; samples of one timestamp meet. The rows of a source
+//! are fetched in slices, and so is the result.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -52,8 +52,8 @@ impl Merge {
         if self.is_reverse { !timestamp } else { timestamp }
     }
 
-    /// Fetches rows of the sources that lack them, as far as the budget goes: whether all have a front or have
-    /// ended.
+    /// Fetches rows of the sources that lack them, as far as the budget goes: whether all have a front or
+    /// have ended.
     fn fill(&mut self, series: &[&Series], budget: &mut usize) -> bool {
         while let Some(index) = self.pending.pop() {
             let (Some(source), Some(series)) = (self.sources.get_mut(index), series.get(index)) else {
@@ -164,8 +164,8 @@ pub struct Pivot {
 }
 
 impl Pivot {
-    /// Reads series, each with options of its own (the aggregators differ) and its sample of LATEST. The first
-    /// one's direction and COUNT hold for all.
+    /// Reads series, each with options of its own (the aggregators differ) and its sample of LATEST. The
+    /// first one's direction and COUNT hold for all.
     pub fn new(mut queries: Vec<(RangeOptions, Option<Sample>)>) -> Pivot {
         let (is_reverse, left) =
             queries.first().map_or((false, None), |(options, _)| (options.is_reverse, options.count));

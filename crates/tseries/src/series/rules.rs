@@ -93,8 +93,8 @@ impl Series {
         }
     }
 
-    /// Makes the bucket of `closed`, which the destination has given up, the open one of the rule; without one
-    /// the bucket of time 0.
+    /// Makes the bucket of `closed`, which the destination has given up, the open one of the rule; without
+    /// one the bucket of time 0.
     pub fn reopen(&mut self, destination: &[u8], closed: Option<u64>) {
         let Some(place) = self.rules().iter().position(|rule| *rule.destination == *destination) else {
             return;

@@ -21,8 +21,8 @@ pub struct Db {
     pub series: BTreeMap<Vec<u8>, Series>,
     index: LabelIndex,
     ids: Vec<Vec<u8>>,
-    /// RedisTimeSeries takes an earlier sample for a destination's last one, from the time that an upsert puts a
-    /// later one there until a bucket is closed. It is kept here so that nothing else differs.
+    /// RedisTimeSeries takes an earlier sample for a destination's last one, from the time that an upsert
+    /// puts a later one there until a bucket is closed. It is kept here so that nothing else differs.
     stale: BTreeMap<Vec<u8>, Sample>,
 }
 

@@ -1,9 +1,9 @@
 //! Operations by chance, within what RedisTimeSeries 1.12 answers as later versions do.
 //!
-//! Left out, since 1.12 differs from 8.10 or errs there: NaN; EMPTY over a part of a series except for `twa`,
-//! and in reverse, where 1.12 overwrites what it has not read yet; EMPTY with an end before the start, and with
-//! an alignment after it, which end the server; `first` and `last` in reverse; `twa` with filters; deletions
-//! from a compressed destination.
+//! Left out, since 1.12 differs from 8.10 or errs there: NaN; EMPTY over a part of a series except for
+//! `twa`, and in reverse, where 1.12 overwrites what it has not read yet; EMPTY with an end before the
+//! start, and with an alignment after it, which end the server; `first` and `last` in reverse; `twa` with
+//! filters; deletions from a compressed destination.
 
 use martlet_base::random::Random;
 
@@ -143,7 +143,8 @@ impl Scenario {
             if is_whole { ("-".to_owned(), "+".to_owned()) } else { (from.to_string(), to.to_string()) };
         let mut text = format!("{verb} {key} {from} {to}");
         let chance = |random: &mut Random, of: u64| random.below(of) == 0;
-        // A range that ends before the open bucket is empty there, from the end on and with a filter or buckets.
+        // A range that ends before the open bucket is empty there, from the end on and with a filter or
+        // buckets.
         if key != "s" && (is_whole || !is_reverse) && chance(&mut self.random, 2) {
             text += " LATEST";
         }
