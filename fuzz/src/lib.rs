@@ -13,11 +13,11 @@ pub mod reply_decoder;
 pub mod request_parser;
 pub mod script_libraries;
 pub mod seeds;
-pub mod sketch_chunks;
-pub mod sketch_fields;
 pub mod series_chunk;
 pub mod series_filter;
 pub mod series_saved;
+pub mod sketch_chunks;
+pub mod sketch_fields;
 pub mod tls_records;
 pub mod vector_set;
 

@@ -29,6 +29,7 @@ const TARGETS: &[&str] = &[
     "series_chunk",
     "series_filter",
     "series_saved",
+    "vector_set",
     "commands",
 ];
 

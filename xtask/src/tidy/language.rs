@@ -21,7 +21,7 @@ const MARKERS: &[&str] = &[
 ];
 
 /// Most marked blocks of a crate, in percent; [`OTHER_CRATES`] where none is named.
-const CEILINGS: &[(&str, f64)] = &[("script", 14.5), ("server", 7.0)];
+const CEILINGS: &[(&str, f64)] = &[("script", 14.5)];
 /// Ceiling of all other crates.
 const OTHER_CRATES: f64 = 3.0;
 /// Ceiling of the pages' sentences, in percent.

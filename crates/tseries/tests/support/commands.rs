@@ -185,10 +185,14 @@ impl Db {
             let stale = self.stale.get(&*effect.destination).copied();
             let stale = match (&effect.action, stale.or(last)) {
                 (Action::Replace(new), Some(last)) if new.timestamp > last.timestamp => Some(last),
-                (Action::Replace(new), Some(last)) if new.timestamp == last.timestamp => stale.and(Some(*new)),
+                (Action::Replace(new), Some(last)) if new.timestamp == last.timestamp => {
+                    stale.and(Some(*new))
+                }
                 (Action::Replace(_), _) => stale,
                 (Action::Close(_), _) => None,
-                (Action::Delete(from, to), _) => stale.filter(|stale| !(*from..=*to).contains(&stale.timestamp)),
+                (Action::Delete(from, to), _) => {
+                    stale.filter(|stale| !(*from..=*to).contains(&stale.timestamp))
+                }
                 (Action::Reopen(_), _) => stale.filter(|stale| answer != Some(stale.timestamp)),
             };
             match stale {
