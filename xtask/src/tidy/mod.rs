@@ -20,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("vector", &["base"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "keyspace", "types"]),
+    ("lua", &[]),
     ("script", &["base", "protocol"]),
     ("tseries", &["base", "types"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
