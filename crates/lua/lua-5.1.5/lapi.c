@@ -1085,3 +1085,100 @@ LUA_API const char *lua_setupvalue (lua_State *L, int funcindex, int n) {
   return name;
 }
 
+
+
+/*
+** {======================================================
+** Additions to Lua's interface
+** =======================================================
+*/
+
+/*
+** Makes room for `size' more values, however many there are: unlike
+** lua_checkstack it knows no limit but memory, for functions that push a
+** number of values that no input decides.
+*/
+LUA_API void lua_ensureroom (lua_State *L, int size) {
+  lua_lock(L);
+  luaD_checkstack(L, size);
+  if (L->ci->top < L->top + size)
+    L->ci->top = L->top + size;
+  lua_unlock(L);
+}
+
+
+/*
+** Pushes a string as often as it is asked for in one: what does not fit into
+** memory fails at once, not after most of it has been built.
+*/
+LUA_API void lua_repeat (lua_State *L, const char *s, size_t l, size_t n) {
+  char *buffer;
+  size_t total, done, more;
+  lua_lock(L);
+  luaC_checkGC(L);
+  if (l != 0 && n > (MAX_SIZET - sizeof(TString)) / l)
+    luaG_runerror(L, "string length overflow");
+  if (l == 0) n = 0;
+  total = l * n;
+  buffer = luaZ_openspace(L, &G(L)->buff, total);
+  for (done = 0; done < total; done += more) {  /* each copy doubles it */
+    more = done == 0 ? l : (done < total - done ? done : total - done);
+    memcpy(buffer + done, done == 0 ? s : buffer, more);
+  }
+  setsvalue2s(L, L->top, luaS_newlstr(L, buffer, total));
+  api_incr_top(L);
+  lua_unlock(L);
+}
+
+
+/* Raises the error of an allocation that failed. */
+LUA_API void lua_raisememory (lua_State *L) {
+  lua_lock(L);
+  luaD_throw(L, LUA_ERRMEM);
+}
+
+
+/*
+** Calls the hook as if many instructions had been run: for loops of C that
+** input makes long, so that a script can be ended in them as well.
+*/
+LUA_API void lua_poll (lua_State *L) {
+  lua_lock(L);
+  if (L->hookmask != 0)
+    luaD_callhook(L, LUA_HOOKCOUNT, -1);
+  lua_unlock(L);
+}
+
+
+struct TrySet {
+  int index;
+  int element;
+};
+
+static void tryset (lua_State *L, void *ud) {
+  struct TrySet *set = cast(struct TrySet *, ud);
+  if (set->element != 0)
+    lua_rawseti(L, set->index, set->element);
+  else
+    lua_rawset(L, set->index);
+}
+
+
+/*
+** As lua_rawseti, or lua_rawset if `element' is 0; false if memory does not
+** suffice. Takes its values off the stack either way. `index' counts from the
+** bottom.
+*/
+LUA_API int lua_tryset (lua_State *L, int index, int element) {
+  struct TrySet set;
+  ptrdiff_t top;
+  int status;
+  set.index = index;
+  set.element = element;
+  top = savestack(L, L->top - (element != 0 ? 1 : 2));
+  status = luaD_pcall(L, tryset, &set, top, 0);
+  L->top = restorestack(L, top);
+  return status == 0;
+}
+
+/* }====================================================== */

@@ -207,6 +207,9 @@ static void read_numeral (LexState *ls, SemInfo *seminfo) {
 }
 
 
+/* check: twice the length of a delimiter, and its negative, are ints */
+#define MAXSEP		(MAX_INT/4)
+
 static int skip_sep (LexState *ls) {
   int count = 0;
   int s = ls->current;
@@ -214,7 +217,8 @@ static int skip_sep (LexState *ls) {
   save_and_next(ls);
   while (ls->current == '=') {
     save_and_next(ls);
-    count++;
+    if (++count >= MAXSEP)
+      luaX_lexerror(ls, "invalid long string delimiter", 0);
   }
   return (ls->current == s) ? count : (-count) - 1;
 }

@@ -72,13 +72,38 @@ static TString *newlstr (lua_State *L, const char *str, size_t l,
 }
 
 
+/* longest string whose hash, and so whose place in tables, is that of Lua 5.1 */
+#define MAXSHORT	31
+
+/*
+** check: every byte of a string counts, or strings that differ only in bytes
+** that are passed over fill one chain. Eight at a time, as values can be long.
+*/
+static unsigned int hashlong (const char *str, size_t l) {
+  const unsigned long long factor = 0x9E3779B97F4A7C15ULL;
+  unsigned long long h = l * factor;
+  unsigned long long word;
+  for (; l >= sizeof(word); l -= sizeof(word), str += sizeof(word)) {
+    memcpy(&word, str, sizeof(word));
+    h = (h ^ word) * factor;
+    h ^= h >> 32;
+  }
+  word = 0;
+  memcpy(&word, str, l);
+  h = (h ^ word) * factor;
+  return cast(unsigned int, h ^ (h >> 32));
+}
+
+
 TString *luaS_newlstr (lua_State *L, const char *str, size_t l) {
   GCObject *o;
   unsigned int h = cast(unsigned int, l);  /* seed */
-  size_t step = (l>>5)+1;  /* if string is too long, don't hash all its chars */
   size_t l1;
-  for (l1=l; l1>=step; l1-=step)  /* compute hash */
-    h = h ^ ((h<<5)+(h>>2)+cast(unsigned char, str[l1-1]));
+  if (l > MAXSHORT)
+    h = hashlong(str, l);
+  else
+    for (l1=l; l1>=1; l1--)  /* compute hash */
+      h = h ^ ((h<<5)+(h>>2)+cast(unsigned char, str[l1-1]));
   for (o = G(L)->strt.hash[lmod(h, G(L)->strt.size)];
        o != NULL;
        o = o->gch.next) {

@@ -92,13 +92,9 @@ static int str_upper (lua_State *L) {
 
 static int str_rep (lua_State *L) {
   size_t l;
-  luaL_Buffer b;
   const char *s = luaL_checklstring(L, 1, &l);
   int n = luaL_checkint(L, 2);
-  luaL_buffinit(L, &b);
-  while (n-- > 0)
-    luaL_addlstring(&b, s, l);
-  luaL_pushresult(&b);
+  lua_repeat(L, s, l, n > 0 ? (size_t)n : 0);
   return 1;
 }
 
@@ -171,12 +167,27 @@ typedef struct MatchState {
   const char *src_init;  /* init of source string */
   const char *src_end;  /* end (`\0') of source string */
   lua_State *L;
+  size_t steps;  /* since the hook was called */
+  int depth;  /* calls of `match' that may still nest */
   int level;  /* total number of captures (finished or unfinished) */
   struct {
     const char *init;
     ptrdiff_t len;
   } capture[LUA_MAXCAPTURES];
 } MatchState;
+
+
+/*
+** check: items of a pattern that nest `match'; each takes some hundred bytes of
+** the C stack
+*/
+#define MAXDEPTH	2000
+
+static void prepare_match (MatchState *ms, lua_State *L) {
+  ms->L = L;
+  ms->steps = 0;
+  ms->depth = MAXDEPTH;
+}
 
 
 #define L_ESC		'%'
@@ -275,7 +286,18 @@ static int singlematch (int c, const char *p, const char *ep) {
 }
 
 
-static const char *match (MatchState *ms, const char *s, const char *p);
+static const char *match_items (MatchState *ms, const char *s, const char *p);
+
+
+static const char *match (MatchState *ms, const char *s, const char *p) {
+  const char *res;
+  if (ms->depth-- == 0)
+    luaL_error(ms->L, "pattern too complex");
+  lua_step(ms->L, ms->steps, 1);
+  res = match_items(ms, s, p);
+  ms->depth++;
+  return res;
+}
 
 
 static const char *matchbalance (MatchState *ms, const char *s,
@@ -288,6 +310,7 @@ static const char *matchbalance (MatchState *ms, const char *s,
     int e = *(p+1);
     int cont = 1;
     while (++s < ms->src_end) {
+      lua_step(ms->L, ms->steps, 1);
       if (*s == e) {
         if (--cont == 0) return s+1;
       }
@@ -303,6 +326,7 @@ static const char *max_expand (MatchState *ms, const char *s,
   ptrdiff_t i = 0;  /* counts maximum expand for item */
   while ((s+i)<ms->src_end && singlematch(uchar(*(s+i)), p, ep))
     i++;
+  lua_step(ms->L, ms->steps, (size_t)i);
   /* keeps trying to match with the maximum repetitions */
   while (i>=0) {
     const char *res = match(ms, (s+i), ep+1);
@@ -362,7 +386,7 @@ static const char *match_capture (MatchState *ms, const char *s, int l) {
 }
 
 
-static const char *match (MatchState *ms, const char *s, const char *p) {
+static const char *match_items (MatchState *ms, const char *s, const char *p) {
   init: /* using goto's to optimize tail recursion */
   switch (*p) {
     case '(': {  /* start capture */
@@ -441,8 +465,9 @@ static const char *match (MatchState *ms, const char *s, const char *p) {
 
 
 
-static const char *lmemfind (const char *s1, size_t l1,
+static const char *lmemfind (lua_State *L, const char *s1, size_t l1,
                                const char *s2, size_t l2) {
+  size_t steps = 0;
   if (l2 == 0) return s1;  /* empty strings are everywhere */
   else if (l2 > l1) return NULL;  /* avoids a negative `l1' */
   else {
@@ -456,6 +481,7 @@ static const char *lmemfind (const char *s1, size_t l1,
       else {  /* correct `l1' and `s1' to try again */
         l1 -= init-s1;
         s1 = init;
+        lua_step(L, steps, l2);
       }
     }
     return NULL;  /* not found */
@@ -502,7 +528,7 @@ static int str_find_aux (lua_State *L, int find) {
   if (find && (lua_toboolean(L, 4) ||  /* explicit request? */
       strpbrk(p, SPECIALS) == NULL)) {  /* or no special characters? */
     /* do a plain search */
-    const char *s2 = lmemfind(s+init, l1-init, p, l2);
+    const char *s2 = lmemfind(L, s+init, l1-init, p, l2);
     if (s2) {
       lua_pushinteger(L, s2-s+1);
       lua_pushinteger(L, s2-s+l2);
@@ -513,7 +539,7 @@ static int str_find_aux (lua_State *L, int find) {
     MatchState ms;
     int anchor = (*p == '^') ? (p++, 1) : 0;
     const char *s1=s+init;
-    ms.L = L;
+    prepare_match(&ms, L);
     ms.src_init = s;
     ms.src_end = s+l1;
     do {
@@ -551,7 +577,7 @@ static int gmatch_aux (lua_State *L) {
   const char *s = lua_tolstring(L, lua_upvalueindex(1), &ls);
   const char *p = lua_tostring(L, lua_upvalueindex(2));
   const char *src;
-  ms.L = L;
+  prepare_match(&ms, L);
   ms.src_init = s;
   ms.src_end = s+ls;
   for (src = s + (size_t)lua_tointeger(L, lua_upvalueindex(3));
@@ -655,7 +681,7 @@ static int str_gsub (lua_State *L) {
                    tr == LUA_TFUNCTION || tr == LUA_TTABLE, 3,
                       "string/function/table expected");
   luaL_buffinit(L, &b);
-  ms.L = L;
+  prepare_match(&ms, L);
   ms.src_init = src;
   ms.src_end = src+srcl;
   while (n < max_s) {

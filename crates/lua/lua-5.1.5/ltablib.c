@@ -97,11 +97,13 @@ static int tinsert (lua_State *L) {
     }
     case 3: {
       int i;
+      size_t steps = 0;
       pos = luaL_checkint(L, 2);  /* 2nd argument is the position */
       if (pos > e) e = pos;  /* `grow' array if necessary */
       for (i = e; i > pos; i--) {  /* move up elements */
         lua_rawgeti(L, 1, i-1);
         lua_rawseti(L, 1, i);  /* t[i] = t[i-1] */
+        lua_step(L, steps, 16);
       }
       break;
     }

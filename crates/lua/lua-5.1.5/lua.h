@@ -361,6 +361,26 @@ struct lua_Debug {
 /* }====================================================================== */
 
 
+/*
+** {======================================================================
+** Additions; see lapi.c
+** =======================================================================
+*/
+
+LUA_API void (lua_ensureroom) (lua_State *L, int size);
+LUA_API void (lua_repeat) (lua_State *L, const char *s, size_t l, size_t n);
+LUA_API void (lua_raisememory) (lua_State *L);
+LUA_API void (lua_poll) (lua_State *L);
+LUA_API int (lua_tryset) (lua_State *L, int index, int element);
+
+/* calls lua_poll after so many steps of a loop */
+#define LUA_POLLSTEPS	(1 << 20)
+#define lua_step(L,steps,n) \
+	((void)(((steps) += (n)) >= LUA_POLLSTEPS && ((steps) = 0, lua_poll(L), 0)))
+
+/* }====================================================================== */
+
+
 /******************************************************************************
 * Copyright (C) 1994-2012 Lua.org, PUC-Rio.  All rights reserved.
 *

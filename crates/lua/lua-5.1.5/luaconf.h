@@ -487,7 +487,9 @@
 /*
 @@ LUAL_BUFFERSIZE is the buffer size used by the lauxlib buffer system.
 */
-#define LUAL_BUFFERSIZE		BUFSIZ
+/* check: a fraction of BUFSIZ, as 200 functions with a buffer can be nested on a
+   thread's C stack */
+#define LUAL_BUFFERSIZE		1024
 
 /* }================================================================== */
 

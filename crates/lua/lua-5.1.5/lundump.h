@@ -10,9 +10,6 @@
 #include "lobject.h"
 #include "lzio.h"
 
-/* load one chunk; from lundump.c */
-LUAI_FUNC Proto* luaU_undump (lua_State* L, ZIO* Z, Mbuffer* buff, const char* name);
-
 /* make header; from lundump.c */
 LUAI_FUNC void luaU_header (char* h);
 

@@ -3,15 +3,17 @@
 use std::ffi::c_int;
 
 use martlet_base::number::{NumberBuffer, format_f64_shortest, format_i64};
+use martlet_lua::lua_CFunction;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, Span};
-use mlua_sys::lua_CFunction;
 use sha1::{Digest, Sha1};
 
 use crate::context::{Buffers, Context, Ended};
 use crate::convert::{is_error, push_error, push_field, push_reply};
+use crate::door::entry;
 use crate::host::{Called, LogLevel, Verdict, propagate};
-use crate::stack::{Kind, Raise, Results, Stack, entry, to_integer};
+use crate::output::{Held, Output};
+use crate::stack::{Kind, Raise, Results, Stack, to_integer};
 
 /// What scripts are told that the server is.
 #[derive(Copy, Clone, Debug)]
@@ -91,12 +93,12 @@ pub fn raise_if_ended(stack: &mut Stack<'_>) -> Result<(), Raise> {
     match Context::of(stack).ended.get() {
         None => Ok(()),
         Some(Ended::Killed(text)) => refuse(stack, text).map(|_| ()),
-        Some(Ended::Abandoned) => refuse(stack, "the script cannot go on").map(|_| ()),
+        Some(Ended::Abandoned | Ended::Panicked) => refuse(stack, "the script cannot go on").map(|_| ()),
     }
 }
 
 /// Takes all arguments off the stack into the buffers; false if one is neither string nor number.
-fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> bool {
+fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> Result<bool, Raise> {
     let Buffers { arguments, spans, .. } = buffers;
     arguments.clear();
     spans.clear();
@@ -106,7 +108,12 @@ fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> bool {
         let start = arguments.len();
         match stack.kind(index) {
             Kind::String => {
-                martlet_base::copy::extend(arguments, stack.bytes(index).unwrap_or_default());
+                let bytes = stack.bytes(index).unwrap_or_default();
+                if arguments.capacity() - arguments.len() < bytes.len() {
+                    // Growing may double it, and what it has stays until it is copied.
+                    stack.need(3 * (arguments.len() + bytes.len()))?;
+                }
+                martlet_base::copy::extend(arguments, bytes);
             }
             Kind::Number => push_number_text(arguments, stack.number(index)),
             _ => fits = false,
@@ -116,7 +123,7 @@ fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> bool {
         spans.push(Span { start: start as u32, end: arguments.len() as u32 });
     }
     stack.set_top(0);
-    fits
+    Ok(fits)
 }
 
 /// A number as an argument: an integer's digits, or as few as tell it from others.
@@ -150,7 +157,7 @@ fn run(stack: &mut Stack<'_>) -> Result<bool, Raise> {
     }
     let context = Context::of(stack);
     let mut buffers = context.buffers.take();
-    if !take_arguments(stack, &mut buffers) {
+    if !take_arguments(stack, &mut buffers)? {
         context.buffers.replace(buffers);
         push_error(stack, format!("ERR {NO_STRINGS}").as_bytes(), false);
         return Ok(true);
@@ -158,12 +165,20 @@ fn run(stack: &mut Stack<'_>) -> Result<bool, Raise> {
     let mut out = std::mem::take(&mut buffers.reply);
     out.clear();
     let mut reply = Reply::new(out, context.is_resp3.get());
+    // Half of what is left, as the other half is for the values that become of it.
+    reply.set_limit((stack.memory().left_bytes().saturating_sub(buffers.arguments.len()) / 2).max(1));
     let args = Args::new(&buffers.arguments, &buffers.spans);
     let called = context.with_host(|host| host.call(&args, &mut reply));
+    let is_full = reply.is_full();
     buffers.reply = reply.into_bytes();
     let failed = match called {
         Some(Called::Replied) => {
-            push_reply(stack, &buffers.reply);
+            if is_full {
+                return Err(Raise::Memory);
+            }
+            let held = Held::new(stack, buffers.arguments.len() + buffers.reply.len())?;
+            push_reply(stack, &buffers.reply)?;
+            drop(held);
             is_error(&buffers.reply)
         }
         Some(Called::Abandon) => {
@@ -200,16 +215,28 @@ impl Buffers {
 /// From here on every line ends the script again, so that it cannot catch its end.
 fn end_at_every_line(stack: &Stack<'_>) {
     // SAFETY: the state is alive, and the hook one for states of interpreters.
-    unsafe { mlua_sys::lua_sethook(stack.state(), Some(hook), mlua_sys::LUA_MASKLINE, 0) };
+    unsafe { martlet_lua::lua_sethook(stack.state(), Some(hook), martlet_lua::LUA_MASKLINE, 0) };
 }
 
 /// What Lua calls from time to time.
 ///
 /// # Safety
 /// `state` is one of an `Interpreter`, or a coroutine of it.
-pub unsafe extern "C-unwind" fn hook(state: *mut mlua_sys::lua_State, _: *mut mlua_sys::lua_Debug) {
+pub unsafe extern "C-unwind" fn hook(state: *mut martlet_lua::lua_State, _: *mut martlet_lua::lua_Debug) {
     // SAFETY: Lua calls it within a function of this state. It returns only without an error.
-    unsafe { crate::stack::enter(state, check) };
+    unsafe { crate::door::enter(state, check) };
+}
+
+/// Asks whether the script may go on, once for so many steps of a loop that input makes long.
+#[inline]
+pub fn step(stack: &mut Stack<'_>, steps: &mut u32) -> Result<(), Raise> {
+    const STEPS: u32 = 1 << 16;
+    *steps += 1;
+    if *steps < STEPS {
+        return Ok(());
+    }
+    *steps = 0;
+    check(stack).map(|_| ())
 }
 
 /// Asks whether the script may go on.
@@ -236,16 +263,18 @@ fn sha1hex(stack: &mut Stack<'_>) -> Results {
 }
 
 /// The only argument, which must be a string; otherwise the error is pushed.
-fn only_text(stack: &mut Stack<'_>) -> Option<Vec<u8>> {
-    let text = stack.bytes(1).filter(|_| stack.top() == 1).map(<[u8]>::to_vec);
-    if text.is_none() {
+fn only_text(stack: &mut Stack<'_>) -> Result<Option<Vec<u8>>, Raise> {
+    let Some(text) = stack.bytes(1).filter(|_| stack.top() == 1) else {
         push_error(stack, b"ERR wrong number or type of arguments", false);
-    }
-    text
+        return Ok(None);
+    };
+    // This copy, the one with a code, and Lua's.
+    stack.need(3 * text.len())?;
+    Ok(Some(text.to_vec()))
 }
 
 fn error_reply(stack: &mut Stack<'_>) -> Results {
-    let Some(text) = only_text(stack) else { return Ok(1) };
+    let Some(text) = only_text(stack)? else { return Ok(1) };
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     let text = text.strip_prefix(b"-").unwrap_or(text);
     // A text without a space is no code with a message.
@@ -263,7 +292,7 @@ fn error_reply(stack: &mut Stack<'_>) -> Results {
 }
 
 fn status_reply(stack: &mut Stack<'_>) -> Results {
-    if let Some(text) = only_text(stack) {
+    if let Some(text) = only_text(stack)? {
         push_field(stack, "ok", &text);
     }
     Ok(1)
@@ -283,16 +312,16 @@ fn log(stack: &mut Stack<'_>) -> Results {
         3 => LogLevel::Warning,
         _ => return refuse(stack, "Invalid log level."),
     };
-    let mut text = Vec::new();
+    let mut text = Output::new(stack);
     for index in 2..=stack.top() {
         if let Some(part) = stack.text(index) {
-            if !text.is_empty() {
-                text.push(b' ');
+            if text.len() > 0 {
+                text.push(b' ')?;
             }
-            text.extend_from_slice(part);
+            text.extend(part)?;
         }
     }
-    Context::of(stack).with_host(|host| host.log(level, &text));
+    Context::of(stack).with_host(|host| host.log(level, text.as_bytes()));
     Ok(0)
 }
 
@@ -331,7 +360,7 @@ fn acl_check_cmd(stack: &mut Stack<'_>) -> Results {
     }
     let context = Context::of(stack);
     let mut buffers = context.buffers.take();
-    if !take_arguments(stack, &mut buffers) {
+    if !take_arguments(stack, &mut buffers)? {
         return refuse(stack, NO_STRINGS);
     }
     let args = Args::new(&buffers.arguments, &buffers.spans);

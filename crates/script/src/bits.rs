@@ -2,9 +2,10 @@
 
 use std::ffi::c_int;
 
-use mlua_sys::lua_CFunction;
+use martlet_lua::lua_CFunction;
 
-use crate::stack::{Kind, Raise, Results, Stack, entry};
+use crate::door::entry;
+use crate::stack::{Kind, Raise, Results, Stack};
 
 /// Pushes the table.
 pub fn push(stack: &mut Stack<'_>) {

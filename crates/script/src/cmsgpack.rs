@@ -2,14 +2,15 @@
 
 use std::ffi::c_int;
 
-use mlua_sys::lua_CFunction;
+use martlet_lua::lua_CFunction;
 
-use crate::stack::{Kind, Raise, Results, Stack, entry};
+use crate::api::step;
+use crate::door::entry;
+use crate::output::Output;
+use crate::stack::{Kind, Raise, Results, Stack};
 
 /// Tables nested deeper are written as nil, so that circles end.
 const NESTED_MAX: usize = 16;
-/// Values nested deeper are refused.
-const NESTED_READ_MAX: usize = 1000;
 
 /// Pushes the table.
 pub fn push(stack: &mut Stack<'_>) {
@@ -38,71 +39,77 @@ fn pack(stack: &mut Stack<'_>) -> Results {
     if count == 0 {
         return Err(Raise::Argument(0, "MessagePack pack needs input.".into()));
     }
-    let mut out = Vec::new();
+    let (mut out, mut steps) = (Output::new(stack), 0);
     for index in 1..=count {
         stack.push_copy(index);
-        write_value(stack, &mut out, 0)?;
+        write_value(stack, &mut out, &mut steps, 0)?;
     }
-    stack.push_bytes(&out);
+    stack.push_bytes(out.as_bytes());
     Ok(1)
 }
 
 /// Writes the value on top and drops it.
-fn write_value(stack: &mut Stack<'_>, out: &mut Vec<u8>, depth: usize) -> Result<(), Raise> {
+fn write_value(
+    stack: &mut Stack<'_>,
+    out: &mut Output<'_>,
+    steps: &mut u32,
+    depth: usize,
+) -> Result<(), Raise> {
+    step(stack, steps)?;
     match stack.kind(-1) {
         Kind::String => {
             let bytes = stack.bytes(-1).unwrap_or_default();
             match bytes.len() {
-                len @ ..32 => out.push(0xa0 | len as u8),
-                len => write_length(out, len, [Some(0xd9), Some(0xda), Some(0xdb)]),
+                len @ ..32 => out.push(0xa0 | len as u8)?,
+                len => write_length(out, len, [Some(0xd9), Some(0xda), Some(0xdb)])?,
             }
-            martlet_base::copy::extend(out, bytes);
+            out.extend(bytes)?;
         }
-        Kind::Boolean => out.push(if stack.truth(-1) { 0xc3 } else { 0xc2 }),
-        Kind::Number => write_number(out, stack.number(-1)),
+        Kind::Boolean => out.push(if stack.truth(-1) { 0xc3 } else { 0xc2 })?,
+        Kind::Number => write_number(out, stack.number(-1))?,
         Kind::Table if depth < NESTED_MAX => {
             if !stack.reserve(5) {
                 return Err(Raise::error("stack overflow (in function mp_encode_lua_table)"));
             }
-            write_table(stack, out, depth)?;
+            write_table(stack, out, steps, depth)?;
         }
-        _ => out.push(0xc0),
+        _ => out.push(0xc0)?,
     }
     stack.pop(1);
     Ok(())
 }
 
 /// Writes a length of 8, 16 or 32 bits behind the code for it.
-fn write_length(out: &mut Vec<u8>, len: usize, codes: [Option<u8>; 3]) {
+fn write_length(out: &mut Output<'_>, len: usize, codes: [Option<u8>; 3]) -> Result<(), Raise> {
     match (len, codes) {
-        (..=0xff, [Some(code), ..]) => out.extend_from_slice(&[code, len as u8]),
+        (..=0xff, [Some(code), ..]) => out.extend(&[code, len as u8]),
         (..=0xffff, [_, Some(code), _]) => {
-            out.push(code);
-            out.extend_from_slice(&(len as u16).to_be_bytes());
+            out.push(code)?;
+            out.extend(&(len as u16).to_be_bytes())
         }
         (_, [.., code]) => {
-            out.extend(code);
-            out.extend_from_slice(&(len as u32).to_be_bytes());
+            code.map_or(Ok(()), |code| out.push(code))?;
+            out.extend(&(len as u32).to_be_bytes())
         }
     }
 }
 
-fn write_number(out: &mut Vec<u8>, number: f64) {
+fn write_number(out: &mut Output<'_>, number: f64) -> Result<(), Raise> {
     let integer = crate::stack::to_integer(number);
     if integer as f64 == number {
         return write_integer(out, integer);
     }
     let single = number as f32;
     if f64::from(single) == number {
-        out.push(0xca);
-        out.extend_from_slice(&single.to_be_bytes());
+        out.push(0xca)?;
+        out.extend(&single.to_be_bytes())
     } else {
-        out.push(0xcb);
-        out.extend_from_slice(&number.to_be_bytes());
+        out.push(0xcb)?;
+        out.extend(&number.to_be_bytes())
     }
 }
 
-fn write_integer(out: &mut Vec<u8>, integer: i64) {
+fn write_integer(out: &mut Output<'_>, integer: i64) -> Result<(), Raise> {
     let (code, bytes) = match integer {
         -32..=127 => return out.push(integer as u8),
         128..=0xff => (0xcc, 1),
@@ -114,33 +121,38 @@ fn write_integer(out: &mut Vec<u8>, integer: i64) {
         -0x8000_0000..=-0x8001 => (0xd2, 4),
         ..=-0x8000_0001 => (0xd3, 8),
     };
-    out.push(code);
-    out.extend_from_slice(&integer.to_be_bytes()[8 - bytes..]);
+    out.push(code)?;
+    out.extend(&integer.to_be_bytes()[8 - bytes..])
 }
 
-fn write_table(stack: &mut Stack<'_>, out: &mut Vec<u8>, depth: usize) -> Result<(), Raise> {
+fn write_table(
+    stack: &mut Stack<'_>,
+    out: &mut Output<'_>,
+    steps: &mut u32,
+    depth: usize,
+) -> Result<(), Raise> {
     let table = stack.top();
     let (count, is_array) = measure(stack, table);
     if is_array {
         match count {
-            ..16 => out.push(0x90 | count as u8),
-            _ => write_length(out, count, [None, Some(0xdc), Some(0xdd)]),
+            ..16 => out.push(0x90 | count as u8)?,
+            _ => write_length(out, count, [None, Some(0xdc), Some(0xdd)])?,
         }
         for element in 1..=count {
             stack.get_element(table, element as c_int);
-            write_value(stack, out, depth + 1)?;
+            write_value(stack, out, steps, depth + 1)?;
         }
         return Ok(());
     }
     match count {
-        ..16 => out.push(0x80 | count as u8),
-        _ => write_length(out, count, [None, Some(0xde), Some(0xdf)]),
+        ..16 => out.push(0x80 | count as u8)?,
+        _ => write_length(out, count, [None, Some(0xde), Some(0xdf)])?,
     }
     stack.push_nil();
     while stack.next(table) {
         stack.push_copy(-2);
-        write_value(stack, out, depth + 1)?;
-        write_value(stack, out, depth + 1)?;
+        write_value(stack, out, steps, depth + 1)?;
+        write_value(stack, out, steps, depth + 1)?;
     }
     Ok(())
 }
@@ -182,12 +194,21 @@ enum Malformed {
     Nested,
     /// A key that no table can have.
     Key(&'static str),
+    /// Something else is to be raised.
+    Raised(Raise),
+}
+
+impl From<Raise> for Malformed {
+    fn from(raise: Raise) -> Malformed {
+        Malformed::Raised(raise)
+    }
 }
 
 /// Pushes what the first argument holds; with a limit or an offset, at most so many values, behind the next
 /// offset.
 fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
-    let data = stack.bytes_argument(1)?.to_vec();
+    // SAFETY: the first argument stays where it is: values are pushed and taken above it.
+    let data = unsafe { stack.anchored_argument(1)? };
     let len = data.len();
     if offset < 0 || limit < 0 {
         let text = format!("Invalid request to unpack with offset of {offset} and limit of {len}.");
@@ -199,9 +220,11 @@ fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
     stack.set_top(1);
     let is_all = limit == 0 && offset == 0;
     let mut left = if is_all { i64::MAX } else { limit };
+    let mut steps = 0;
     while !rest.is_empty() && left > 0 {
-        let text = match read_value(stack, &mut rest, 0) {
+        let text = match read_value(stack, &mut rest, &mut steps) {
             Ok(()) => None,
+            Err(Malformed::Raised(raise)) => return Err(raise),
             Err(Malformed::Short) => Some("Missing bytes in input."),
             Err(Malformed::Format) => Some("Bad data format in input."),
             Err(Malformed::Key(text)) => {
@@ -235,17 +258,80 @@ fn take_number(rest: &mut &[u8], bytes: usize) -> Result<u64, Malformed> {
     Ok(take(rest, bytes)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
-fn read_value(stack: &mut Stack<'_>, rest: &mut &[u8], depth: usize) -> Result<(), Malformed> {
-    if depth > NESTED_READ_MAX || !stack.reserve(4) {
+/// An array or a map whose values are being read.
+enum Open {
+    /// An array's next element, and its last.
+    Array(usize, usize),
+    /// Pairs of a map that are left, and whether the next value is a key's.
+    Map(usize, bool),
+}
+
+/// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the table is on the
+/// stack, and a map's key above it.
+fn read_value(stack: &mut Stack<'_>, rest: &mut &[u8], steps: &mut u32) -> Result<(), Malformed> {
+    let mut open = Vec::new();
+    loop {
+        step(stack, steps)?;
+        if let Some(table) = begin_value(stack, rest)? {
+            open.push(table);
+        } else if !end_value(stack, &mut open)? {
+            return Ok(());
+        }
+        // A table that is empty, or whose last value has been read, is a value itself.
+        while open.last().is_some_and(Open::is_complete) {
+            open.pop();
+            if !end_value(stack, &mut open)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Open {
+    fn is_complete(&self) -> bool {
+        match self {
+            Open::Array(next, last) => next > last,
+            Open::Map(left, _) => *left == 0,
+        }
+    }
+}
+
+/// Puts the value on top into the innermost table, or leaves it as that table's next key; false if none is open.
+fn end_value(stack: &mut Stack<'_>, open: &mut [Open]) -> Result<bool, Malformed> {
+    match open.last_mut() {
+        None => return Ok(false),
+        Some(Open::Array(next, _)) => {
+            stack.try_set_element(-2, c_int::try_from(*next).map_err(|_| Raise::Memory)?)?;
+            *next += 1;
+        }
+        Some(Open::Map(_, is_value @ false)) => *is_value = true,
+        Some(Open::Map(left, is_value)) => {
+            if stack.kind(-2) == Kind::Nil {
+                return Err(Malformed::Key("table index is nil"));
+            }
+            if stack.kind(-2) == Kind::Number && stack.number(-2).is_nan() {
+                return Err(Malformed::Key("table index is NaN"));
+            }
+            stack.try_set(-3)?;
+            *left -= 1;
+            *is_value = false;
+        }
+    }
+    Ok(true)
+}
+
+/// Pushes a value, or the table of one that has values.
+fn begin_value(stack: &mut Stack<'_>, rest: &mut &[u8]) -> Result<Option<Open>, Malformed> {
+    if !stack.reserve(4) {
         return Err(Malformed::Nested);
     }
     let code = take_number(rest, 1)? as u8;
     match code {
         0x00..=0x7f => stack.push_number(f64::from(code)),
         0xe0..=0xff => stack.push_number(f64::from(code as i8)),
-        0xa0..=0xbf => stack.push_bytes(take(rest, usize::from(code & 0x1f))?),
-        0x90..=0x9f => read_array(stack, rest, usize::from(code & 0xf), depth)?,
-        0x80..=0x8f => read_map(stack, rest, usize::from(code & 0xf), depth)?,
+        0xa0..=0xbf => stack.try_push_bytes(take(rest, usize::from(code & 0x1f))?)?,
+        0x90..=0x9f => return begin_array(stack, rest, usize::from(code & 0xf)),
+        0x80..=0x8f => return begin_map(stack, rest, usize::from(code & 0xf)),
         0xc0 => stack.push_nil(),
         0xc2 => stack.push_bool(false),
         0xc3 => stack.push_bool(true),
@@ -264,43 +350,28 @@ fn read_value(stack: &mut Stack<'_>, rest: &mut &[u8], depth: usize) -> Result<(
         0xcb => stack.push_number(f64::from_bits(take_number(rest, 8)?)),
         0xd9..=0xdb => {
             let len = take_number(rest, 1 << (code - 0xd9))? as usize;
-            stack.push_bytes(take(rest, len)?);
+            stack.try_push_bytes(take(rest, len)?)?;
         }
         0xdc | 0xdd => {
             let len = take_number(rest, 2 << (code - 0xdc))? as usize;
-            read_array(stack, rest, len, depth)?;
+            return begin_array(stack, rest, len);
         }
         0xde | 0xdf => {
             let len = take_number(rest, 2 << (code - 0xde))? as usize;
-            read_map(stack, rest, len, depth)?;
+            return begin_map(stack, rest, len);
         }
         _ => return Err(Malformed::Format),
     }
-    Ok(())
+    Ok(None)
 }
 
-fn read_array(stack: &mut Stack<'_>, rest: &mut &[u8], len: usize, depth: usize) -> Result<(), Malformed> {
+fn begin_array(stack: &mut Stack<'_>, rest: &[u8], len: usize) -> Result<Option<Open>, Malformed> {
     // Each element takes a byte at least.
-    stack.push_table(len.min(rest.len()), 0);
-    for element in 1..=len {
-        read_value(stack, rest, depth + 1)?;
-        stack.set_element(-2, element as c_int);
-    }
-    Ok(())
+    stack.try_push_table(len.min(rest.len()), 0)?;
+    Ok(Some(Open::Array(1, len)))
 }
 
-fn read_map(stack: &mut Stack<'_>, rest: &mut &[u8], len: usize, depth: usize) -> Result<(), Malformed> {
-    stack.push_table(0, len.min(rest.len()));
-    for _ in 0..len {
-        read_value(stack, rest, depth + 1)?;
-        read_value(stack, rest, depth + 1)?;
-        if stack.kind(-2) == Kind::Nil {
-            return Err(Malformed::Key("table index is nil"));
-        }
-        if stack.kind(-2) == Kind::Number && stack.number(-2).is_nan() {
-            return Err(Malformed::Key("table index is NaN"));
-        }
-        stack.set(-3);
-    }
-    Ok(())
+fn begin_map(stack: &mut Stack<'_>, rest: &[u8], len: usize) -> Result<Option<Open>, Malformed> {
+    stack.try_push_table(0, len.min(rest.len()))?;
+    Ok(Some(Open::Map(len, false)))
 }

@@ -1,16 +1,17 @@
 //! What belongs to one Lua state besides what Lua keeps itself: its memory, the host of the script that runs.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 
-use mlua_sys::{lua_State, lua_getallocf};
+use martlet_lua::{lua_State, lua_getallocf};
 
 use crate::flags::ScriptFlags;
 use crate::host::Host;
 use crate::json::JsonSettings;
 use crate::memory::Memory;
 use crate::random::Random;
-use crate::stack::Stack;
+use crate::stack::{Raise, Stack};
 
 /// A script that a state has compiled; of use for that state only.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub enum Ended {
     Abandoned,
     /// It was killed, with this error.
     Killed(&'static str),
+    /// A function in Rust has panicked.
+    Panicked,
 }
 
 /// See the [module docs](self). Begins with the memory, as [`Memory::of`] wants.
@@ -53,7 +56,12 @@ pub struct Context {
     pub(crate) buffers: RefCell<Buffers>,
     /// What the library that is being loaded has registered; `None` while none is.
     pub(crate) registered: RefCell<Option<Vec<Registered>>>,
+    /// The panic of a function that the script has called.
+    panic: Cell<Option<Panic>>,
 }
+
+/// What a panic carries.
+pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// Buffers that calls of commands use again and again.
 #[derive(Default)]
@@ -75,7 +83,21 @@ impl Context {
             random: RefCell::default(),
             buffers: RefCell::default(),
             registered: RefCell::default(),
+            panic: Cell::default(),
         }
+    }
+
+    /// Keeps the panic of a function; what is raised instead.
+    #[cold]
+    pub(crate) fn keep_panic(&self, panic: Panic) -> Raise {
+        self.panic.set(Some(panic));
+        self.ended.set(Some(Ended::Panicked));
+        Raise::error("a function of the server has failed")
+    }
+
+    /// The panic of a function that the script has called, if one has.
+    pub(crate) fn take_panic(&self) -> Option<Panic> {
+        self.panic.take()
     }
 
     /// The context of a state.

@@ -3,10 +3,12 @@
 use martlet_base::number::parse_i64;
 use martlet_protocol::reply::Reply;
 
-use crate::stack::{Kind, Stack, to_integer};
+use crate::stack::{Kind, Raise, Stack, to_integer};
 
-/// Values on Lua's stack above which nothing is nested deeper: Rust's stack has an end, too.
+/// Values on Lua's stack above which nothing is nested deeper in a reply that is written: Rust's stack has an end, too.
 const NESTED_MAX: i32 = 2000;
+/// Nor in a reply that is read; no command nests a tenth of it.
+const READ_NESTED_MAX: usize = 200;
 
 /// A reply that is read from its front.
 struct Unread<'r>(&'r [u8]);
@@ -28,13 +30,37 @@ impl<'r> Unread<'r> {
     }
 }
 
-/// Pushes a command's reply; `nil` for what is none.
-pub fn push_reply(stack: &mut Stack<'_>, reply: &[u8]) {
-    let before = stack.top();
-    if push_next(stack, &mut Unread(reply)).is_none() {
-        stack.set_top(before);
-        stack.push_nil();
+/// Why a reply cannot be read.
+enum Unreadable {
+    /// It is none.
+    Malformed,
+    /// Memory does not suffice.
+    Raised(Raise),
+}
+
+impl From<Raise> for Unreadable {
+    fn from(raise: Raise) -> Unreadable {
+        Unreadable::Raised(raise)
     }
+}
+
+type Read = Result<(), Unreadable>;
+
+/// Pushes a command's reply; `nil` for what is none.
+///
+/// # Errors
+/// [`Raise::Memory`]
+pub fn push_reply(stack: &mut Stack<'_>, reply: &[u8]) -> Result<(), Raise> {
+    let before = stack.top();
+    match push_next(stack, &mut Unread(reply), 0) {
+        Ok(()) => {}
+        Err(Unreadable::Raised(raise)) => return Err(raise),
+        Err(Unreadable::Malformed) => {
+            stack.set_top(before);
+            stack.push_nil();
+        }
+    }
+    Ok(())
 }
 
 /// Whether a reply is an error.
@@ -42,31 +68,34 @@ pub fn is_error(reply: &[u8]) -> bool {
     reply.first() == Some(&b'-')
 }
 
-fn push_next(stack: &mut Stack<'_>, unread: &mut Unread<'_>) -> Option<()> {
-    if stack.top() > NESTED_MAX || !stack.reserve(6) {
-        return None;
+fn push_next(stack: &mut Stack<'_>, unread: &mut Unread<'_>, depth: usize) -> Read {
+    if depth > READ_NESTED_MAX || !stack.reserve(6) {
+        return Err(Unreadable::Malformed);
     }
-    let (kind, text) = unread.line()?;
-    let number = || parse_i64(text);
+    let (kind, text) = unread.line().ok_or(Unreadable::Malformed)?;
+    let number = || parse_i64(text).ok_or(Unreadable::Malformed);
     match kind {
         b':' => stack.push_number(number()? as f64),
         b'+' => push_field(stack, "ok", text),
         b'-' => push_error(stack, text, true),
         b'$' => match usize::try_from(number()?) {
-            Ok(len) => stack.push_bytes(unread.bytes(len)?),
+            Ok(len) => stack.try_push_bytes(unread.bytes(len).ok_or(Unreadable::Malformed)?)?,
             Err(_) => stack.push_bool(false),
         },
         b'*' | b'>' => match usize::try_from(number()?) {
-            Ok(len) => push_array(stack, unread, len)?,
+            Ok(len) => push_array(stack, unread, len, depth)?,
             Err(_) => stack.push_bool(false),
         },
-        b'%' => push_pairs(stack, unread, number()?)?,
-        b'~' => push_set(stack, unread, number()?)?,
+        b'%' => push_pairs(stack, unread, number()?, depth)?,
+        b'~' => push_set(stack, unread, number()?, depth)?,
         b'|' => {
             let before = stack.top();
-            (0..number()?.checked_mul(2)?).try_for_each(|_| push_next(stack, unread))?;
-            stack.set_top(before);
-            push_next(stack, unread)?;
+            for _ in 0..number()? {
+                push_next(stack, unread, depth + 1)?;
+                push_next(stack, unread, depth + 1)?;
+                stack.set_top(before);
+            }
+            push_next(stack, unread, depth + 1)?;
         }
         b'_' => stack.push_nil(),
         b'#' => stack.push_bool(text == b"t"),
@@ -76,10 +105,13 @@ fn push_next(stack: &mut Stack<'_>, unread: &mut Unread<'_>) -> Option<()> {
             stack.set_field(-2, "double");
         }
         b'(' => push_field(stack, "big_number", text),
-        b'=' => push_verbatim(stack, unread.bytes(usize::try_from(number()?).ok()?)?),
-        _ => return None,
+        b'=' => {
+            let len = usize::try_from(number()?).ok();
+            push_verbatim(stack, len.and_then(|len| unread.bytes(len)).ok_or(Unreadable::Malformed)?)?;
+        }
+        _ => return Err(Unreadable::Malformed),
     }
-    Some(())
+    Ok(())
 }
 
 /// Pushes a table with one string.
@@ -98,66 +130,86 @@ pub fn push_error(stack: &mut Stack<'_>, text: &[u8], is_counted: bool) {
     }
 }
 
-fn push_array(stack: &mut Stack<'_>, unread: &mut Unread<'_>, len: usize) -> Option<()> {
-    stack.push_table(len, 0);
+fn push_array(stack: &mut Stack<'_>, unread: &mut Unread<'_>, len: usize, depth: usize) -> Read {
+    stack.try_push_table(len, 0)?;
     for element in 1..=len {
-        push_next(stack, unread)?;
-        stack.set_element(-2, i32::try_from(element).ok()?);
+        push_next(stack, unread, depth + 1)?;
+        stack.try_set_element(-2, i32::try_from(element).map_err(|_| Raise::Memory)?)?;
     }
-    Some(())
+    Ok(())
 }
 
-fn push_pairs(stack: &mut Stack<'_>, unread: &mut Unread<'_>, pairs: i64) -> Option<()> {
-    stack.push_table(0, 1);
-    stack.push_table(0, usize::try_from(pairs).ok()?);
+fn push_pairs(stack: &mut Stack<'_>, unread: &mut Unread<'_>, pairs: i64, depth: usize) -> Read {
+    stack.try_push_table(0, 1)?;
+    stack.try_push_table(0, usize::try_from(pairs).map_err(|_| Unreadable::Malformed)?)?;
     for _ in 0..pairs {
-        push_next(stack, unread)?;
-        push_next(stack, unread)?;
-        stack.set(-3);
+        push_next(stack, unread, depth + 1)?;
+        push_next(stack, unread, depth + 1)?;
+        stack.try_set(-3)?;
     }
     stack.set_field(-2, "map");
-    Some(())
+    Ok(())
 }
 
-fn push_set(stack: &mut Stack<'_>, unread: &mut Unread<'_>, members: i64) -> Option<()> {
-    stack.push_table(0, 1);
-    stack.push_table(0, usize::try_from(members).ok()?);
+fn push_set(stack: &mut Stack<'_>, unread: &mut Unread<'_>, members: i64, depth: usize) -> Read {
+    stack.try_push_table(0, 1)?;
+    stack.try_push_table(0, usize::try_from(members).map_err(|_| Unreadable::Malformed)?)?;
     for _ in 0..members {
-        push_next(stack, unread)?;
+        push_next(stack, unread, depth + 1)?;
         stack.push_bool(true);
-        stack.set(-3);
+        stack.try_set(-3)?;
     }
     stack.set_field(-2, "set");
-    Some(())
+    Ok(())
 }
 
-fn push_verbatim(stack: &mut Stack<'_>, bytes: &[u8]) {
+fn push_verbatim(stack: &mut Stack<'_>, bytes: &[u8]) -> Result<(), Raise> {
     let (format, text) = bytes.split_at(bytes.len().min(3));
     stack.push_table(0, 1);
     stack.push_table(0, 2);
-    stack.push_bytes(text.get(1..).unwrap_or_default());
+    stack.try_push_bytes(text.get(1..).unwrap_or_default())?;
     stack.set_field(-2, "string");
     stack.push_bytes(format);
     stack.set_field(-2, "format");
     stack.set_field(-2, "verbatim_string");
+    Ok(())
 }
 
-/// Writes the value on top as a reply and drops it. `resp3` is what the script speaks, which decides about
-/// booleans only; the rest is up to the reply's own version.
-pub fn write_value(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
-    write(stack, reply, resp3, write_table);
+/// How values are written.
+#[derive(Copy, Clone)]
+struct Form {
+    /// What the script speaks, which decides about booleans only; the rest is up to the reply's own version.
+    resp3: bool,
+    /// Bytes of the reply at which writing ends.
+    max_bytes: usize,
 }
 
-/// As [`write_value`], of a value that is known to be no error.
-pub fn write_returned(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
-    write(stack, reply, resp3, write_plain_table);
+/// Writes the value on top as a reply and drops it; it is known to be no error.
+///
+/// # Errors
+/// [`Raise::Memory`] if the reply would take more than scripts can have; nothing is written then. (A few tables that
+/// refer to each other are a reply of any length.)
+pub fn write_returned(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) -> Result<(), Raise> {
+    let begin = reply.len();
+    // Buffers double.
+    let max_bytes = reply.total_bytes() + stack.memory().left_bytes() / 2;
+    write(stack, reply, Form { resp3, max_bytes }, write_plain_table);
+    if reply.total_bytes() <= max_bytes {
+        return Ok(());
+    }
+    reply.truncate(begin);
+    Err(Raise::Memory)
+}
+
+fn write_value(stack: &mut Stack<'_>, reply: &mut Reply, form: Form) {
+    write(stack, reply, form, write_table);
 }
 
 fn write(
     stack: &mut Stack<'_>,
     reply: &mut Reply,
-    resp3: bool,
-    write_table: fn(&mut Stack<'_>, &mut Reply, bool, i32),
+    form: Form,
+    write_table: fn(&mut Stack<'_>, &mut Reply, Form, i32),
 ) {
     let index = stack.top();
     if index > NESTED_MAX || !stack.reserve(5) {
@@ -166,17 +218,24 @@ fn write(
         return;
     }
     match stack.kind(index) {
-        Kind::String => reply.bulk(stack.bytes(index).unwrap_or_default()),
-        Kind::Boolean => match (resp3, stack.truth(index)) {
+        _ if reply.total_bytes() > form.max_bytes => {}
+        Kind::String => write_bytes(reply, form, stack.bytes(index).unwrap_or_default()),
+        Kind::Boolean => match (form.resp3, stack.truth(index)) {
             (false, true) => reply.int(1),
             (false, false) => reply.null(),
             (true, value) => reply.bool(value),
         },
         Kind::Number => reply.int(to_integer(stack.number(index))),
-        Kind::Table => write_table(stack, reply, resp3, index),
+        Kind::Table => write_table(stack, reply, form, index),
         _ => reply.null(),
     }
     stack.set_top(index - 1);
+}
+
+/// A string; of one that is too long only as much as shows that the reply is.
+fn write_bytes(reply: &mut Reply, form: Form, bytes: &[u8]) {
+    let left = form.max_bytes.saturating_sub(reply.total_bytes());
+    reply.bulk(if bytes.len() <= left { bytes } else { &bytes[..left + 1] });
 }
 
 /// Text that must fit a line.
@@ -184,16 +243,16 @@ fn on_one_line(text: &[u8]) -> String {
     String::from_utf8_lossy(text).replace(['\r', '\n'], " ")
 }
 
-fn write_table(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool, index: i32) {
+fn write_table(stack: &mut Stack<'_>, reply: &mut Reply, form: Form, index: i32) {
     stack.get_field(index, "err");
     if let Some(text) = stack.bytes(-1) {
         return reply.error(text);
     }
     stack.pop(1);
-    write_plain_table(stack, reply, resp3, index);
+    write_plain_table(stack, reply, form, index);
 }
 
-fn write_plain_table(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool, index: i32) {
+fn write_plain_table(stack: &mut Stack<'_>, reply: &mut Reply, form: Form, index: i32) {
     stack.get_field(index, "ok");
     if let Some(text) = stack.bytes(-1) {
         // A string of C's ends at its first zero.
@@ -220,15 +279,15 @@ fn write_plain_table(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool, inde
     }
     stack.get_field(index, "map");
     if stack.kind(-1) == Kind::Table {
-        return write_map(stack, reply, resp3);
+        return write_map(stack, reply, form);
     }
     stack.pop(1);
     stack.get_field(index, "set");
     if stack.kind(-1) == Kind::Table {
-        return write_set(stack, reply, resp3);
+        return write_set(stack, reply, form);
     }
     stack.pop(1);
-    write_array(stack, reply, resp3, index);
+    write_array(stack, reply, form, index);
 }
 
 fn write_verbatim(stack: &mut Stack<'_>, reply: &mut Reply, index: i32) -> bool {
@@ -248,21 +307,21 @@ fn write_verbatim(stack: &mut Stack<'_>, reply: &mut Reply, index: i32) -> bool 
     false
 }
 
-fn write_map(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
+fn write_map(stack: &mut Stack<'_>, reply: &mut Reply, form: Form) {
     let table = stack.top();
     let place = reply.defer();
     let mut pairs = 0;
     stack.push_nil();
     while stack.next(table) {
         stack.push_copy(-2);
-        write_value(stack, reply, resp3);
-        write_value(stack, reply, resp3);
+        write_value(stack, reply, form);
+        write_value(stack, reply, form);
         pairs += 1;
     }
     reply.close_map(place, pairs);
 }
 
-fn write_set(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
+fn write_set(stack: &mut Stack<'_>, reply: &mut Reply, form: Form) {
     let table = stack.top();
     let place = reply.defer();
     let mut members = 0;
@@ -270,13 +329,13 @@ fn write_set(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) {
     while stack.next(table) {
         stack.pop(1);
         stack.push_copy(-1);
-        write_value(stack, reply, resp3);
+        write_value(stack, reply, form);
         members += 1;
     }
     reply.close_set(place, members);
 }
 
-fn write_array(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool, index: i32) {
+fn write_array(stack: &mut Stack<'_>, reply: &mut Reply, form: Form, index: i32) {
     let place = reply.defer();
     let mut len = 0;
     loop {
@@ -284,7 +343,7 @@ fn write_array(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool, index: i32
         if stack.kind(-1) == Kind::Nil {
             break;
         }
-        write_value(stack, reply, resp3);
+        write_value(stack, reply, form);
         len += 1;
     }
     reply.close_array(place, len as usize);

@@ -6,17 +6,18 @@
 
 use std::ffi::c_int;
 
+use martlet_lua as lua;
+use martlet_lua::lua_State;
 use martlet_protocol::reply::Reply;
-use mlua_sys as lua;
-use mlua_sys::lua_State;
 
 use crate::api::{self, Version};
 use crate::context::{Compiled, Context, Ended, Registered};
 use crate::convert::write_returned;
+use crate::door::entry;
 use crate::host::Host;
 use crate::library;
 use crate::memory::allocate;
-use crate::stack::{Kind, Results, Stack, entry};
+use crate::stack::{Kind, Raise, Results, Stack};
 use crate::{bits, cjson, cmsgpack, sandbox, structs};
 
 const GLOBALS: c_int = 1;
@@ -182,9 +183,6 @@ impl Interpreter {
             Engine::Eval => c"@user_script",
             Engine::Functions => c"@user_function",
         };
-        if sandbox::is_binary(source) {
-            return Err([&name.to_bytes()[1..], b": binary chunks are not loaded"].concat());
-        }
         let bytes = source.as_ptr().cast();
         self.context().memory.set_bounded(true);
         // SAFETY: the name ends with a zero, and loading catches its errors.
@@ -207,6 +205,9 @@ impl Interpreter {
     }
 
     /// Runs a script that this state has compiled, and writes its reply.
+    ///
+    /// # Panics
+    /// With the panic of a function that the script has called; the state is as after any other script.
     pub fn run(
         &mut self,
         script: &Compiled,
@@ -215,6 +216,9 @@ impl Interpreter {
         reply: &mut Reply,
     ) -> Run {
         let engine = self.engine;
+        if !self.has_room_for(inputs) {
+            return Run::Failed(without_place(inputs.name, NO_MEMORY));
+        }
         let mut stack = self.stack();
         if engine == Engine::Eval {
             set_inputs(&mut stack, inputs);
@@ -231,11 +235,12 @@ impl Interpreter {
         let run = match (ended, status) {
             (Some(Ended::Abandoned), _) => Run::Abandoned,
             (_, lua::LUA_OK) => {
-                let error = returned_error(&mut stack);
-                if error.is_none() {
-                    write_returned(&mut stack, reply, is_resp3);
-                }
-                error.map_or(Run::Replied, Run::Failed)
+                let answered = match returned_error(&mut stack) {
+                    Ok(None) => write_returned(&mut stack, reply, is_resp3).map(|()| Run::Replied),
+                    Ok(Some(error)) => Ok(Run::Failed(error)),
+                    Err(raise) => Err(raise),
+                };
+                answered.unwrap_or_else(|_| Run::Failed(without_place(inputs.name, NO_MEMORY)))
             }
             _ => Run::Failed(uncaught_error(&mut stack, inputs.name)),
         };
@@ -278,6 +283,18 @@ impl Interpreter {
         outcome
     }
 
+    /// Whether the inputs fit into what scripts can have, perhaps once garbage is collected.
+    fn has_room_for(&mut self, inputs: Inputs<'_, '_>) -> bool {
+        const VALUE_BYTES: usize = 64;
+        let all = inputs.keys.iter().chain(inputs.args);
+        let bytes = all.map(|input| input.len() + VALUE_BYTES).sum();
+        if !self.context().memory.has_room(bytes) {
+            // SAFETY: no finalizer runs, since there is no userdata.
+            unsafe { lua::lua_gc(self.state, lua::LUA_GCCOLLECT, 0) };
+        }
+        self.context().memory.has_room(bytes)
+    }
+
     /// How the script was ended, if it was; the next one is not.
     fn take_ended(&mut self) -> Option<Ended> {
         let ended = self.context().ended.take();
@@ -301,6 +318,13 @@ impl Interpreter {
         context.memory.set_bounded(false);
         // SAFETY: that is who it was before.
         unsafe { context.set_host(before) };
+        if let Some(panic) = context.take_panic() {
+            self.take_ended();
+            self.context().is_resp3.take();
+            self.context().registered.take();
+            self.stack().set_top(FIXED);
+            std::panic::resume_unwind(panic);
+        }
         status
     }
 
@@ -331,7 +355,8 @@ impl Interpreter {
 impl Stack<'_> {
     /// Makes the real globals the first value of an empty stack.
     fn room_for_fixed(&mut self) {
-        assert!(self.top() == 0 && self.reserve(FIXED));
+        debug_assert_eq!(self.top(), 0);
+        self.room();
         // SAFETY: there is room.
         unsafe { lua::lua_pushvalue(self.state(), lua::LUA_GLOBALSINDEX) };
     }
@@ -340,7 +365,7 @@ impl Stack<'_> {
 /// Pushes the handler of errors and a function.
 fn push_function(stack: &mut Stack<'_>, function: &Compiled) {
     stack.push_copy(HANDLER);
-    assert!(stack.reserve(1), "the stack is almost empty");
+    stack.room();
     // SAFETY: there is room, and the registry is a table.
     unsafe { lua::lua_rawgeti_(stack.state(), lua::LUA_REGISTRYINDEX, function.0) };
 }
@@ -371,19 +396,31 @@ fn let_see(stack: &mut Stack<'_>, globals: c_int) {
 }
 
 /// The error that a script returned as a table, if it did.
-fn returned_error(stack: &mut Stack<'_>) -> Option<ScriptError> {
+fn returned_error(stack: &mut Stack<'_>) -> Result<Option<ScriptError>, Raise> {
     if stack.kind(-1) != Kind::Table {
-        return None;
+        return Ok(None);
     }
     stack.get_field(-1, "err");
-    let Some(text) = stack.bytes(-1).map(<[u8]>::to_vec) else {
+    let Some(text) = stack.bytes(-1) else {
         stack.pop(1);
-        return None;
+        return Ok(None);
     };
+    // This copy and the reply's.
+    stack.need(3 * text.len())?;
+    let text = text.to_vec();
     stack.get_field(-2, "ignore_error_stats_update");
     let is_counted = stack.truth(-1);
     stack.pop(2);
-    Some(ScriptError { text, is_counted })
+    Ok(Some(ScriptError { text, is_counted }))
+}
+
+/// What Lua says when an allocation fails.
+const NO_MEMORY: &[u8] = b"not enough memory";
+
+/// An error that no line of the script has raised.
+fn without_place(name: &str, text: &[u8]) -> ScriptError {
+    let text = [b"ERR Error running script ", name.as_bytes(), b", ", &text[..text.len().min(100)]].concat();
+    ScriptError { text, is_counted: false }
 }
 
 /// The error that [`place_error`] has left on top, as it is answered.
@@ -391,9 +428,7 @@ fn uncaught_error(stack: &mut Stack<'_>, name: &str) -> ScriptError {
     let table = stack.top();
     let mut error = raised_error(stack);
     if stack.kind(table) != Kind::Table {
-        let text = error.text.strip_prefix(b"ERR ").unwrap_or_default();
-        let text = [b"ERR Error running script ", name.as_bytes(), b", ", &text[..text.len().min(100)]];
-        return ScriptError { text: text.concat(), is_counted: false };
+        return without_place(name, error.text.strip_prefix(b"ERR ").unwrap_or_default());
     }
     stack.get_field(table, "source");
     stack.get_field(table, "line");
@@ -414,7 +449,10 @@ fn raised_error(stack: &mut Stack<'_>) -> ScriptError {
     }
     let table = stack.top();
     stack.get_field(table, "err");
-    let text = stack.bytes(-1).unwrap_or(b"ERR unknown error").to_vec();
+    let text = stack.bytes(-1).unwrap_or(b"ERR unknown error");
+    // This copy, one with its place, and the reply's.
+    let text = if stack.need(4 * text.len()).is_ok() { text } else { b"ERR not enough memory" };
+    let text = text.to_vec();
     stack.get_field(table, "ignore_error_stats_update");
     let is_counted = stack.truth(-1);
     ScriptError { text, is_counted }
@@ -432,7 +470,12 @@ fn place_error(stack: &mut Stack<'_>) -> Results {
         }
     } else {
         let text = match stack.kind(1) {
-            Kind::String | Kind::Number => stack.text(1).unwrap_or_default().to_vec(),
+            Kind::String | Kind::Number => {
+                let len = stack.text(1).unwrap_or_default().len();
+                // This copy, one with a code, and Lua's.
+                stack.need(3 * len)?;
+                stack.text(1).unwrap_or_default().to_vec()
+            }
             Kind::Boolean => stack.truth(1).to_string().into_bytes(),
             Kind::Nil | Kind::None => b"nil".to_vec(),
             _ => format!("{}: {:p}", stack.type_name(1), stack.identity(1)).into_bytes(),

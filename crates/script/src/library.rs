@@ -5,13 +5,14 @@
 
 use std::ffi::c_int;
 
-use mlua_sys as lua;
+use martlet_lua as lua;
 
 use crate::api::{self, Version};
 use crate::context::{Compiled, Context, Registered};
+use crate::door::entry;
 use crate::flags::ScriptFlags;
 use crate::sandbox;
-use crate::stack::{Kind, Results, Stack, entry};
+use crate::stack::{Kind, Results, Stack};
 
 /// Why a library or a function may not have its name.
 pub const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";

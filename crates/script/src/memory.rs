@@ -1,13 +1,14 @@
 //! The memory of one Lua state: counted, and bounded while a script's own code runs.
 //!
 //! Invariant: an allocation that Rust asks Lua for never fails, so no error of Lua's jumps over a Rust frame.
-//! Only Lua's own functions meet the bound.
+//! Only Lua's own functions meet the bound. A Rust function asks [`Memory::has_room`] before it allocates as much as
+//! its input wants, from Lua or for itself; what it has for itself while it runs is an [`Output`](crate::output).
 
 use std::alloc::{Layout, dealloc, handle_alloc_error, realloc};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-use mlua_sys::{lua_State, lua_getallocf};
+use martlet_lua::{lua_State, lua_getallocf};
 
 /// Lua needs no more for any of its objects.
 const ALIGNMENT: usize = 8;
@@ -57,9 +58,38 @@ impl Memory {
         }
     }
 
+    /// Whether scripts can have so many bytes more.
+    #[inline]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.used_bytes.get().saturating_add(bytes) <= self.max_bytes
+    }
+
+    /// Whether one table could grow beyond the bound at once: growing doubles it, and both are there while it does.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.used_bytes.get() > self.max_bytes / 4
+    }
+
+    /// Bytes that scripts can still have.
+    pub fn left_bytes(&self) -> usize {
+        self.max_bytes.saturating_sub(self.used_bytes.get())
+    }
+
+    /// Counts bytes that Rust has allocated for a script.
+    pub fn add(&self, bytes: usize) {
+        self.used_bytes.set(self.used_bytes.get() + bytes);
+    }
+
+    /// Takes back what [`Memory::add`] has counted.
+    pub fn subtract(&self, bytes: usize) {
+        self.used_bytes.set(self.used_bytes.get() - bytes);
+    }
+
     fn accepts(&self, old_bytes: usize, new_bytes: usize) -> bool {
-        let grown = self.used_bytes.get().saturating_add(new_bytes.saturating_sub(old_bytes));
-        new_bytes <= old_bytes || !self.is_bounded.get() || grown <= self.max_bytes
+        /// From here on a block that grows is there twice for a moment.
+        const COPIED_MIN_BYTES: usize = 1 << 20;
+        let more = if old_bytes < COPIED_MIN_BYTES { new_bytes.saturating_sub(old_bytes) } else { new_bytes };
+        new_bytes <= old_bytes || !self.is_bounded.get() || self.has_room(more)
     }
 
     fn resize(&self, block: *mut u8, old_bytes: usize, new_bytes: usize) -> *mut u8 {

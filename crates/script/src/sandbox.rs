@@ -6,34 +6,18 @@
 
 use std::ffi::{c_int, c_void};
 
-use mlua_sys as lua;
-use mlua_sys::{lua_CFunction, lua_State};
+use martlet_lua as lua;
+use martlet_lua::{lua_CFunction, lua_State};
 
 use crate::api;
 use crate::context::Context;
-use crate::stack::{Kind, Raise, Results, Stack, enter, entry};
+use crate::door::{enter, entry};
+use crate::stack::{Kind, Raise, Results, Stack};
 
 const READ_ONLY: &str = "Attempt to modify a readonly table";
 
 /// Globals of Lua's libraries that scripts do not get.
-const REMOVED: &[&str] = &["dofile", "loadfile", "print", "newproxy", "getfenv", "setfenv", "load"];
-
-/// What stands in for functions of Lua's that would hand binary code to its virtual machine.
-const PRELUDE: &[u8] = b"
-local loadstring, type, error, concat = loadstring, type, error, table.concat
-function load(reader, name)
-  if type(reader) ~= 'function' then
-    error(\"bad argument #1 to 'load' (function expected, got \" .. type(reader) .. ')', 2)
-  end
-  local parts = {}
-  while true do
-    local part = reader()
-    if part == nil or part == '' then break end
-    if type(part) ~= 'string' then error('reader function must return a string') end
-    parts[#parts + 1] = part
-  end
-  return loadstring(concat(parts), name or '=(load)')
-end";
+const REMOVED: &[&str] = &["dofile", "loadfile", "print", "newproxy", "getfenv", "setfenv"];
 
 /// The key, in a protected table's metatable, of the real table: an address that scripts cannot name.
 fn real_key() -> *mut c_void {
@@ -61,33 +45,17 @@ pub fn open_libraries(stack: &mut Stack<'_>, globals: c_int) {
         stack.set_field(globals, name);
     }
     guard_all(stack, globals);
-    load_prelude(stack);
-    stack.get_field(globals, "os");
-    stack.push_table(0, 1);
-    stack.get_field(-2, "clock");
-    stack.set_field(-2, "clock");
-    stack.set_field(globals, "os");
     stack.get_field(globals, "math");
     stack
         .set_functions(&[("random", entry!(api::math_random)), ("randomseed", entry!(api::math_randomseed))]);
-    stack.pop(2);
+    stack.pop(1);
 }
 
-fn load_prelude(stack: &mut Stack<'_>) {
-    // SAFETY: the chunk is valid Lua and calls nothing that fails.
-    unsafe {
-        let source = PRELUDE.as_ptr().cast();
-        lua::luaL_loadbuffer(stack.state(), source, PRELUDE.len(), c"=prelude".as_ptr());
-        lua::lua_call(stack.state(), 0, 0);
-    }
-}
-
-/// Replaces functions that work on tables whatever their metatables say, or take binary code.
+/// Replaces functions that work on tables whatever their metatables say.
 fn guard_all(stack: &mut Stack<'_>, globals: c_int) {
     guard(stack, globals, "rawset", guarded_write);
     guard(stack, globals, "rawget", guarded_read);
     guard(stack, globals, "next", guarded_read);
-    guard(stack, globals, "loadstring", guarded_load);
     stack.get_field(globals, "table");
     let table = stack.top();
     guard(stack, table, "insert", guarded_write);
@@ -146,14 +114,6 @@ unsafe extern "C-unwind" fn guarded_read(state: *mut lua_State) -> c_int {
     unsafe {
         enter(state, reveal);
         run_guarded(state)
-    }
-}
-
-unsafe extern "C-unwind" fn guarded_load(state: *mut lua_State) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        let results = enter(state, refuse_binary);
-        if results > 0 { results } else { run_guarded(state) }
     }
 }
 
@@ -276,20 +236,6 @@ fn reveal(stack: &mut Stack<'_>) -> Results {
     Ok(0)
 }
 
-fn refuse_binary(stack: &mut Stack<'_>) -> Results {
-    if !stack.bytes(1).is_some_and(is_binary) {
-        return Ok(0);
-    }
-    stack.push_nil();
-    stack.push_bytes(b"binary chunks are not loaded");
-    Ok(2)
-}
-
-/// Whether a chunk is code for the virtual machine, which could do anything.
-pub fn is_binary(source: &[u8]) -> bool {
-    source.first() == lua::LUA_SIGNATURE.first()
-}
-
 fn getmetatable(stack: &mut Stack<'_>) -> Results {
     if stack.kind(1) == Kind::None {
         return Err(Raise::Argument(1, "value expected".into()));
@@ -340,6 +286,9 @@ fn refuse_write(_: &mut Stack<'_>) -> Results {
 }
 
 fn refuse_unknown(stack: &mut Stack<'_>) -> Results {
+    let name = stack.text(2).unwrap_or(b"?").len();
+    // Its copies on the way to the error's text.
+    stack.need(8 * name)?;
     let name = String::from_utf8_lossy(stack.text(2).unwrap_or(b"?")).into_owned();
     Err(Raise::error(format!("Script attempted to access nonexistent global variable '{name}'")))
 }

@@ -1,14 +1,16 @@
-//! Lua's stack for functions written in Rust, and the door through which Lua calls them.
+//! Lua's stack for functions written in Rust.
 //!
 //! Invariant: a Rust function never meets an error of Lua's. Allocations cannot fail while it runs (see
 //! [`crate::memory`]), no finalizer runs (scripts can make no userdata), and what is called here consults no
-//! metatable. It returns its own error, which is raised once nothing of it is left to drop.
+//! metatable. It returns its own error, which is raised once nothing of it is left to drop. There is always room
+//! for another value, whatever the arguments are: Lua's limit of a function's values holds for [`Stack::reserve`],
+//! which functions ask whose input decides how many they push.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 
-use mlua_sys as lua;
-use mlua_sys::{lua_CFunction, lua_State};
+use martlet_lua as lua;
+use martlet_lua::{lua_CFunction, lua_State};
 
 use crate::memory::Memory;
 
@@ -21,6 +23,8 @@ pub enum Raise {
     Argument(c_int, String),
     /// The value on top of the stack.
     Top,
+    /// Scripts have no more memory.
+    Memory,
 }
 
 impl Raise {
@@ -37,9 +41,6 @@ pub type Results = Result<c_int, Raise>;
 pub fn to_integer(number: f64) -> i64 {
     if number >= -(2f64.powi(63)) && number < 2f64.powi(63) { number as i64 } else { i64::MIN }
 }
-
-/// A function that Lua can call.
-pub type Function = fn(&mut Stack<'_>) -> Results;
 
 /// The type of a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -64,83 +65,11 @@ pub enum Kind {
     Other,
 }
 
-/// Turns a [`Function`] into one that Lua can be given.
-macro_rules! entry {
-    ($function:path) => {{
-        unsafe extern "C-unwind" fn entry(state: *mut mlua_sys::lua_State) -> std::ffi::c_int {
-            // SAFETY: Lua calls it with a state of an `Interpreter`.
-            unsafe { $crate::stack::enter(state, $function) }
-        }
-        entry as mlua_sys::lua_CFunction
-    }};
-}
-pub(crate) use entry;
-
-/// A panic must not unwind through Lua's frames.
-struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        std::process::abort();
-    }
-}
-
-/// Runs a function for Lua.
-///
-/// # Safety
-/// `state` is one of an `Interpreter`, or a coroutine of it, in a call from Lua.
-pub unsafe fn enter(state: *mut lua_State, function: Function) -> c_int {
-    // SAFETY: the states of interpreters have their memory; see `Memory::of`.
-    let memory = unsafe { Memory::of(state) };
-    let was_bounded = memory.set_bounded(false);
-    let guard = AbortOnUnwind;
-    // SAFETY: the state is in a call.
-    let outcome = function(&mut unsafe { Stack::of(state) });
-    std::mem::forget(guard);
-    let raised = match outcome {
-        Ok(count) => {
-            memory.set_bounded(was_bounded);
-            return count;
-        }
-        // SAFETY: the state is in a call.
-        Err(raise) => prepare(&mut unsafe { Stack::of(state) }, raise),
-    };
-    memory.set_bounded(was_bounded);
-    // SAFETY: what is raised is on the stack, and nothing is left to drop in this frame.
-    unsafe {
-        if let Some(argument) = raised {
-            lua::luaL_argerror(state, argument, lua::lua_tolstring(state, -1, std::ptr::null_mut()));
-        }
-        lua::lua_error(state)
-    }
-}
-
-/// Leaves nothing on the stack but what is raised; of an argument's error, its number. All else goes first: a
-/// function may have filled the stack to its end, and Lua pushes the error's place without asking for room.
-fn prepare(stack: &mut Stack<'_>, raise: Raise) -> Option<c_int> {
-    if let Raise::Top = raise {
-        stack.insert(1);
-        stack.set_top(1);
-    } else {
-        stack.set_top(0);
-    }
-    match raise {
-        Raise::Top => None,
-        Raise::Error(text) => {
-            stack.push_place(1);
-            stack.push_bytes(&text);
-            stack.concat(2);
-            None
-        }
-        Raise::Argument(number, text) => {
-            stack.push_bytes(text.as_bytes());
-            Some(number)
-        }
-    }
-}
-
 /// Values for which Lua is asked for room at once.
 const ROOM: c_int = 16;
+
+/// Bytes that an object of Lua's takes at least.
+const OBJECT_BYTES: usize = 32;
 
 /// See the [module docs](self). Indexes count from 1 at the function's first argument, or down from -1 at the
 /// top.
@@ -151,7 +80,7 @@ pub struct Stack<'l> {
     alive: PhantomData<&'l ()>,
 }
 
-impl Stack<'_> {
+impl<'s> Stack<'s> {
     /// The stack of a state.
     ///
     /// # Safety
@@ -221,20 +150,29 @@ impl Stack<'_> {
         unsafe { lua::lua_checkstack(self.state, count) != 0 }
     }
 
-    /// Makes room for one more. Whoever pushes without end asks [`Stack::reserve`] before.
+    /// Makes room for one more, which there always is. A function that pushes as many values as its input wants asks
+    /// [`Stack::reserve`] before.
     #[inline]
-    fn room(&mut self) {
+    pub(crate) fn room(&mut self) {
         if self.spare == 0 {
-            self.more_room();
+            // SAFETY: the state is alive, and memory is unbounded.
+            unsafe { lua::lua_ensureroom(self.state, ROOM) };
+            self.spare = ROOM;
         }
         self.spare -= 1;
     }
 
-    #[cold]
-    fn more_room(&mut self) {
-        let has_many = self.reserve(ROOM);
-        assert!(has_many || self.reserve(1), "Lua's stack is full");
-        self.spare = if has_many { ROOM } else { 1 };
+    /// The memory of the state.
+    #[inline]
+    pub(crate) fn memory(&self) -> &'s Memory {
+        // SAFETY: the states of interpreters have their memory, which outlives them.
+        unsafe { Memory::of(self.state) }
+    }
+
+    /// Fails if scripts cannot have so many bytes more: for what is about to be allocated, by Lua or by Rust.
+    #[inline]
+    pub fn need(&self, bytes: usize) -> Result<(), Raise> {
+        if self.memory().has_room(bytes) { Ok(()) } else { Err(Raise::Memory) }
     }
 
     /// The type of a value.
@@ -305,6 +243,16 @@ impl Stack<'_> {
             let bytes = lua::lua_tolstring(self.state, index, &mut len);
             Some(std::slice::from_raw_parts(bytes.cast(), len))
         }
+    }
+
+    /// As [`Stack::bytes_argument`], for as long as the function runs.
+    ///
+    /// # Safety
+    /// The value stays at this index until then. (Lua moves no string.)
+    pub unsafe fn anchored_argument(&mut self, index: c_int) -> Result<&'s [u8], Raise> {
+        let bytes = self.bytes_argument(index)?;
+        // SAFETY: the string is on the stack as long as the caller says.
+        Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
     }
 
     /// As [`Stack::bytes`]; a number becomes the string that Lua spells it as.
@@ -392,6 +340,22 @@ impl Stack<'_> {
         unsafe { lua::lua_pushlstring_(self.state, bytes.as_ptr().cast(), bytes.len()) }
     }
 
+    /// As [`Stack::push_bytes`], if scripts can have as much memory more.
+    #[inline]
+    pub fn try_push_bytes(&mut self, bytes: &[u8]) -> Result<(), Raise> {
+        self.need(bytes.len() + OBJECT_BYTES)?;
+        self.push_bytes(bytes);
+        Ok(())
+    }
+
+    /// As [`Stack::push_table`], if scripts can have as much memory more.
+    #[inline]
+    pub fn try_push_table(&mut self, elements: usize, fields: usize) -> Result<(), Raise> {
+        self.need(2 * OBJECT_BYTES)?;
+        self.push_table(elements, fields);
+        Ok(())
+    }
+
     /// Pushes an address.
     pub fn push_address(&mut self, address: *mut c_void) {
         self.room();
@@ -468,22 +432,59 @@ impl Stack<'_> {
         unsafe { lua::lua_rawgeti_(self.state, table, element) }
     }
 
+    /// Whether a table can have this value as a key.
+    #[inline]
+    fn is_key(&self, index: c_int) -> bool {
+        match self.kind(index) {
+            Kind::Nil => false,
+            Kind::Number => !self.number(index).is_nan(),
+            _ => true,
+        }
+    }
+
     /// Takes a key and, above it, a value off the stack and puts them into the table at `index`. `nil` and
     /// NaN cannot be keys: they are dropped.
     #[inline]
     pub fn set(&mut self, index: c_int) {
         let table = self.table(self.absolute(index));
-        let is_key = match self.kind(-2) {
-            Kind::Nil => false,
-            Kind::Number => !self.number(-2).is_nan(),
-            _ => true,
-        };
-        if is_key {
+        if self.is_key(-2) {
             // SAFETY: there are a table, a key that it takes, and a value.
             unsafe { lua::lua_rawset(self.state, table) }
         } else {
             self.pop(2);
         }
+    }
+
+    /// As [`Stack::set`], if scripts can have the memory that the table grows by.
+    #[inline]
+    pub fn try_set(&mut self, index: c_int) -> Result<(), Raise> {
+        if !self.memory().is_large() || !self.is_key(-2) {
+            self.set(index);
+            return Ok(());
+        }
+        self.set_bounded(index, 0)
+    }
+
+    /// As [`Stack::set_element`], if scripts can have the memory that the table grows by.
+    #[inline]
+    pub fn try_set_element(&mut self, index: c_int, element: c_int) -> Result<(), Raise> {
+        if !self.memory().is_large() || element == 0 {
+            self.set_element(index, element);
+            return Ok(());
+        }
+        self.set_bounded(index, element)
+    }
+
+    #[cold]
+    fn set_bounded(&mut self, index: c_int, element: c_int) -> Result<(), Raise> {
+        let table = self.table(self.absolute(index));
+        self.present(if element == 0 { -2 } else { -1 });
+        let memory = self.memory();
+        memory.set_bounded(true);
+        // SAFETY: there are a table, a key that it takes, and a value; an error is caught within.
+        let is_set = unsafe { lua::lua_tryset(self.state, table, element) != 0 };
+        memory.set_bounded(false);
+        if is_set { Ok(()) } else { Err(Raise::Memory) }
     }
 
     /// Takes the top off the stack and makes it a field of the table at `index`.

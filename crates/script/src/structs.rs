@@ -2,9 +2,12 @@
 
 use std::ffi::c_int;
 
-use mlua_sys::lua_CFunction;
+use martlet_lua::lua_CFunction;
 
-use crate::stack::{Raise, Results, Stack, entry, to_integer};
+use crate::api::step;
+use crate::door::entry;
+use crate::output::Output;
+use crate::stack::{Raise, Results, Stack, to_integer};
 
 /// Longest integer, in bytes.
 const INTEGER_MAX_BYTES: usize = 32;
@@ -60,8 +63,8 @@ impl Item {
 }
 
 /// A format that is read from its front.
-struct Format {
-    text: Vec<u8>,
+struct Format<'t> {
+    text: &'t [u8],
     at: usize,
     is_big: bool,
     alignment: usize,
@@ -69,12 +72,13 @@ struct Format {
     is_measured: bool,
 }
 
-impl Format {
+impl<'t> Format<'t> {
     /// The first argument.
-    fn argument(stack: &mut Stack<'_>) -> Result<Format, Raise> {
-        let text = stack.bytes_argument(1)?;
+    fn argument(stack: &mut Stack<'t>) -> Result<Format<'t>, Raise> {
+        // SAFETY: the first argument stays where it is: values are pushed and taken above it.
+        let text = unsafe { stack.anchored_argument(1)? };
         // A string of C's ends at its first zero.
-        let text = text.split(|&byte| byte == 0).next().unwrap_or_default().to_vec();
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
         Ok(Format { text, at: 0, is_big: false, alignment: 1, is_measured: false })
     }
 
@@ -161,40 +165,45 @@ fn pack(stack: &mut Stack<'_>) -> Results {
     let mut format = Format::argument(stack)?;
     // Behind the arguments there is something, but not a value.
     stack.push_nil();
-    let (mut out, mut argument) = (Vec::new(), 1);
+    let (mut out, mut argument, mut steps) = (Output::new(stack), 1, 0);
     while let Some(item) = format.next()? {
-        out.resize(out.len() + item.padding(out.len(), format.alignment), 0);
+        step(stack, &mut steps)?;
+        for _ in 0..item.padding(out.len(), format.alignment) {
+            out.push(0)?;
+        }
         if !matches!(item, Item::Padding | Item::Nothing) {
             argument += 1;
         }
         pack_item(stack, &format, item, argument, &mut out)?;
     }
-    stack.push_bytes(&out);
+    stack.push_bytes(out.as_bytes());
     Ok(1)
 }
 
 fn pack_item(
     stack: &mut Stack<'_>,
-    format: &Format,
+    format: &Format<'_>,
     item: Item,
     argument: c_int,
-    out: &mut Vec<u8>,
+    out: &mut Output<'_>,
 ) -> Result<(), Raise> {
     let begin = out.len();
     match item {
         Item::Integer { bytes, .. } => {
             let value = to_bits(stack.number_argument(argument)?).to_le_bytes();
-            out.extend((0..bytes).map(|at| value.get(at).copied().unwrap_or(0)));
-            format.order(&mut out[begin..]);
+            for at in 0..bytes {
+                out.push(value.get(at).copied().unwrap_or(0))?;
+            }
+            format.order(&mut out.as_mut_bytes()[begin..]);
         }
-        Item::Padding => out.push(0),
+        Item::Padding => out.push(0)?,
         Item::Float => {
-            out.extend_from_slice(&(stack.number_argument(argument)? as f32).to_le_bytes());
-            format.order(&mut out[begin..]);
+            out.extend(&(stack.number_argument(argument)? as f32).to_le_bytes())?;
+            format.order(&mut out.as_mut_bytes()[begin..]);
         }
         Item::Double => {
-            out.extend_from_slice(&stack.number_argument(argument)?.to_le_bytes());
-            format.order(&mut out[begin..]);
+            out.extend(&stack.number_argument(argument)?.to_le_bytes())?;
+            format.order(&mut out.as_mut_bytes()[begin..]);
         }
         Item::Chars(wanted) => {
             let text = stack.bytes_argument(argument)?;
@@ -202,11 +211,11 @@ fn pack_item(
             let Some(text) = text.get(..wanted) else {
                 return Err(Raise::Argument(argument + 1, "string too short".into()));
             };
-            out.extend_from_slice(text);
+            out.extend(text)?;
         }
         Item::Text => {
-            out.extend_from_slice(stack.bytes_argument(argument)?);
-            out.push(0);
+            out.extend(stack.bytes_argument(argument)?)?;
+            out.push(0)?;
         }
         Item::Nothing => {}
     }
@@ -215,7 +224,8 @@ fn pack_item(
 
 fn unpack(stack: &mut Stack<'_>) -> Results {
     let mut format = Format::argument(stack)?;
-    let data = stack.bytes_argument(2)?.to_vec();
+    // SAFETY: the second argument stays where it is: values are pushed and taken above it.
+    let data = unsafe { stack.anchored_argument(2)? };
     let position = stack.optional_integer(3, 1)?;
     // A negative one is beyond any string.
     let Some(mut position) = (position as usize).checked_sub(1) else {
@@ -224,13 +234,13 @@ fn unpack(stack: &mut Stack<'_>) -> Results {
     let before = stack.top();
     while let Some(item) = format.next()? {
         position = position.saturating_add(item.padding(position, format.alignment));
-        if !fits(&data, position, item.bytes()) {
+        if !fits(data, position, item.bytes()) {
             return Err(Raise::Argument(2, "data string too short".into()));
         }
         if !stack.reserve(2) {
             return Err(Raise::error("stack overflow (too many results)"));
         }
-        position += unpack_item(stack, &format, item, &data, position, before)?;
+        position += unpack_item(stack, &format, item, data, position, before)?;
     }
     stack.push_number((position + 1) as f64);
     Ok(stack.top() - before)
@@ -243,7 +253,7 @@ fn fits(data: &[u8], position: usize, bytes: usize) -> bool {
 /// Pushes an item's value; how many bytes it takes. Values lie on the stack above `before`.
 fn unpack_item(
     stack: &mut Stack<'_>,
-    format: &Format,
+    format: &Format<'_>,
     item: Item,
     data: &[u8],
     position: usize,
@@ -251,16 +261,19 @@ fn unpack_item(
 ) -> Result<usize, Raise> {
     let bytes = item.bytes();
     let field = data.get(position..position + bytes).unwrap_or_default();
-    let mut ordered = field.to_vec();
-    format.order(&mut ordered);
+    // Of a number, the bytes with the least significant first.
+    let mut number = [0; INTEGER_MAX_BYTES];
+    let number = &mut number[..bytes.min(INTEGER_MAX_BYTES)];
+    number.copy_from_slice(field.get(..number.len()).unwrap_or_default());
+    format.order(number);
     match item {
-        Item::Integer { signed, .. } => stack.push_number(integer(&ordered, signed)),
+        Item::Integer { signed, .. } => stack.push_number(integer(number, signed)),
         Item::Float => {
-            let value = ordered.first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
+            let value = number.first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
             stack.push_number(f64::from(value));
         }
         Item::Double => {
-            stack.push_number(ordered.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes)));
+            stack.push_number(number.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes)));
         }
         Item::Chars(0) => {
             if stack.top() == before || !stack.is_numeric(-1) {
@@ -271,16 +284,16 @@ fn unpack_item(
             if !fits(data, position, bytes) {
                 return Err(Raise::Argument(2, "data string too short".into()));
             }
-            stack.push_bytes(&data[position..position + bytes]);
+            stack.try_push_bytes(data.get(position..position + bytes).unwrap_or_default())?;
             return Ok(bytes);
         }
-        Item::Chars(_) => stack.push_bytes(field),
+        Item::Chars(_) => stack.try_push_bytes(field)?,
         Item::Text => {
             let rest = data.get(position..).unwrap_or_default();
             let Some(len) = rest.iter().position(|&byte| byte == 0) else {
                 return Err(Raise::error("unfinished string in data"));
             };
-            stack.push_bytes(&rest[..len]);
+            stack.try_push_bytes(&rest[..len])?;
             return Ok(len + 1);
         }
         Item::Padding | Item::Nothing => {}

@@ -21,7 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "keyspace", "types"]),
     ("lua", &[]),
-    ("script", &["base", "protocol"]),
+    ("script", &["base", "lua", "protocol"]),
     ("tseries", &["base", "types"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
     ("journal", &["base", "protocol"]),

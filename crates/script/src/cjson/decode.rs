@@ -1,11 +1,12 @@
 //! JSON as Lua values.
 
+use std::ffi::c_int;
+
+use crate::api::step;
 use crate::context::Context;
 use crate::json::JsonSettings;
+use crate::output::Held;
 use crate::stack::{Raise, Results, Stack};
-
-/// However deep a script allows values to be nested: Rust's stack has an end.
-const NESTED_MAX: i64 = 5000;
 
 /// `cjson.decode`
 pub fn decode(stack: &mut Stack<'_>) -> Results {
@@ -13,13 +14,15 @@ pub fn decode(stack: &mut Stack<'_>) -> Results {
         return Err(Raise::Argument(1, "expected 1 argument".into()));
     }
     let settings = Context::of(stack).json.get();
-    let text = stack.bytes_argument(1)?.to_vec();
-    if matches!(text.as_slice(), [0, _, ..] | [_, 0, ..]) {
+    // SAFETY: the only argument stays where it is: values are pushed and taken above it.
+    let text = unsafe { stack.anchored_argument(1)? };
+    if matches!(text, [0, _, ..] | [_, 0, ..]) {
         return Err(Raise::error("JSON parser does not support UTF-16 or UTF-32"));
     }
-    let mut parser = Parser { text: &text, at: 0, begin: 0, depth: 0, settings };
-    let token = parser.next();
-    parser.push_value(stack, token)?;
+    // A token is no longer than the text.
+    let _token = Held::new(stack, text.len())?;
+    let mut parser = Parser { text, at: 0, begin: 0, open: Vec::new(), settings };
+    parser.push_document(stack)?;
     match parser.next() {
         Token::End => Ok(1),
         token => Err(parser.unexpected("the end", &token)),
@@ -67,8 +70,15 @@ struct Parser<'t> {
     at: usize,
     /// Where the last token begins, or is wrong.
     begin: usize,
-    depth: i64,
+    /// Arrays and objects that have not ended, the innermost last.
+    open: Vec<Open>,
     settings: JsonSettings,
+}
+
+/// An array, with its next element, or an object that has not ended.
+enum Open {
+    Array(c_int),
+    Object,
 }
 
 impl Parser<'_> {
@@ -82,73 +92,110 @@ impl Parser<'_> {
         Raise::error(format!("Expected {expected} but found {found} at character {place}"))
     }
 
-    fn push_value(&mut self, stack: &mut Stack<'_>, token: Token) -> Result<(), Raise> {
+    /// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the table is on
+    /// the stack, and an object's key above it.
+    fn push_document(&mut self, stack: &mut Stack<'_>) -> Result<(), Raise> {
+        let mut steps = 0;
+        let mut token = self.next();
+        loop {
+            step(stack, &mut steps)?;
+            let next = match token {
+                Token::ObjectBegin => self.begin_object(stack)?,
+                Token::ArrayBegin => self.begin_array(stack)?,
+                other => {
+                    self.push_scalar(stack, other)?;
+                    None
+                }
+            };
+            token = match next {
+                Some(token) => token,
+                None => match self.end_value(stack)? {
+                    Some(token) => token,
+                    None => return Ok(()),
+                },
+            };
+        }
+    }
+
+    fn push_scalar(&mut self, stack: &mut Stack<'_>, token: Token) -> Result<(), Raise> {
         match token {
-            Token::String(bytes) => stack.push_bytes(&bytes),
+            Token::String(bytes) => stack.try_push_bytes(&bytes)?,
             Token::Number(number) => stack.push_number(number),
             Token::Boolean(value) => stack.push_bool(value),
             Token::Null => stack.push_address(std::ptr::null_mut()),
-            Token::ObjectBegin => self.push_object(stack)?,
-            Token::ArrayBegin => self.push_array(stack)?,
             other => return Err(self.unexpected("value", &other)),
         }
         Ok(())
     }
 
+    /// Puts the value on top into what is open, and ends what ends with it; the token that begins the next value, or
+    /// none after the last.
+    fn end_value(&mut self, stack: &mut Stack<'_>) -> Result<Option<Token>, Raise> {
+        loop {
+            let Some(innermost) = self.open.last_mut() else { return Ok(None) };
+            let is_object = matches!(innermost, Open::Object);
+            match innermost {
+                Open::Array(element) => {
+                    stack.try_set_element(-2, *element)?;
+                    *element += 1;
+                }
+                Open::Object => stack.try_set(-3)?,
+            }
+            match self.next() {
+                Token::ArrayEnd if !is_object => drop(self.open.pop()),
+                Token::ObjectEnd if is_object => drop(self.open.pop()),
+                Token::Comma if is_object => {
+                    let key = self.next();
+                    self.push_key(stack, key)?;
+                    return Ok(Some(self.next()));
+                }
+                Token::Comma => return Ok(Some(self.next())),
+                token if is_object => return Err(self.unexpected("comma or object end", &token)),
+                token => return Err(self.unexpected("comma or array end", &token)),
+            }
+        }
+    }
+
     fn descend(&mut self, stack: &mut Stack<'_>) -> Result<(), Raise> {
-        self.depth += 1;
-        if self.depth > self.settings.decode_max_depth.min(NESTED_MAX) || !stack.reserve(4) {
-            let (depth, at) = (self.depth, self.at);
+        let depth = self.open.len() as i64 + 1;
+        if depth > self.settings.decode_max_depth || !stack.reserve(4) {
+            let at = self.at;
             let text = format!("Found too many nested data structures ({depth}) at character {at}");
             return Err(Raise::error(text));
         }
-        Ok(())
+        stack.try_push_table(0, 0)
     }
 
-    fn push_object(&mut self, stack: &mut Stack<'_>) -> Result<(), Raise> {
+    /// Pushes an object's table, and its first key; the token of that key's value, if it is not empty.
+    fn begin_object(&mut self, stack: &mut Stack<'_>) -> Result<Option<Token>, Raise> {
         self.descend(stack)?;
-        stack.push_table(0, 0);
-        let mut token = self.next();
-        while token != Token::ObjectEnd {
-            let Token::String(key) = token else { return Err(self.unexpected("object key string", &token)) };
-            stack.push_bytes(&key);
-            match self.next() {
-                Token::Colon => {}
-                token => return Err(self.unexpected("colon", &token)),
-            }
-            let value = self.next();
-            self.push_value(stack, value)?;
-            stack.set(-3);
-            match self.next() {
-                Token::ObjectEnd => break,
-                Token::Comma => token = self.next(),
-                token => return Err(self.unexpected("comma or object end", &token)),
-            }
-            if token == Token::ObjectEnd {
-                return Err(self.unexpected("object key string", &token));
-            }
+        let key = self.next();
+        if key == Token::ObjectEnd {
+            return Ok(None);
         }
-        self.depth -= 1;
-        Ok(())
+        self.open.push(Open::Object);
+        self.push_key(stack, key)?;
+        Ok(Some(self.next()))
     }
 
-    fn push_array(&mut self, stack: &mut Stack<'_>) -> Result<(), Raise> {
-        self.descend(stack)?;
-        stack.push_table(0, 0);
-        let mut token = self.next();
-        if token != Token::ArrayEnd {
-            for element in 1.. {
-                self.push_value(stack, token)?;
-                stack.set_element(-2, element);
-                match self.next() {
-                    Token::ArrayEnd => break,
-                    Token::Comma => token = self.next(),
-                    token => return Err(self.unexpected("comma or array end", &token)),
-                }
-            }
+    fn push_key(&mut self, stack: &mut Stack<'_>, token: Token) -> Result<(), Raise> {
+        let Token::String(key) = token else { return Err(self.unexpected("object key string", &token)) };
+        stack.try_push_bytes(&key)?;
+        match self.next() {
+            Token::Colon => Ok(()),
+            token => Err(self.unexpected("colon", &token)),
         }
-        self.depth -= 1;
-        Ok(())
+    }
+
+    /// Pushes an array's table; the token of its first value, if it is not empty.
+    fn begin_array(&mut self, stack: &mut Stack<'_>) -> Result<Option<Token>, Raise> {
+        self.descend(stack)?;
+        let token = self.next();
+        if token == Token::ArrayEnd {
+            return Ok(None);
+        }
+        self.open.push(Open::Array(1));
+        Ok(Some(token))
     }
 
     /// Takes the next token.
@@ -230,7 +277,10 @@ impl Parser<'_> {
 
     fn string(&mut self) -> Token {
         self.at += 1;
-        let mut out = Vec::new();
+        let rest = &self.text[self.at..];
+        // As far as the first quote; an escaped one is not the end, but makes no more of what is read either.
+        let len = rest.iter().position(|&byte| byte == b'"').unwrap_or(rest.len());
+        let mut out = Vec::with_capacity(len);
         loop {
             let rest = &self.text[self.at..];
             let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0)).unwrap_or(rest.len());

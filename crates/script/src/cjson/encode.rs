@@ -2,12 +2,11 @@
 
 use std::ffi::c_int;
 
+use crate::api::step;
 use crate::context::Context;
 use crate::json::{Invalid, JsonSettings};
+use crate::output::Output;
 use crate::stack::{Kind, Raise, Results, Stack};
-
-/// However deep a script allows tables to be nested: Rust's stack has an end.
-const NESTED_MAX: i64 = 5000;
 
 /// `cjson.encode`
 pub fn encode(stack: &mut Stack<'_>) -> Results {
@@ -15,9 +14,9 @@ pub fn encode(stack: &mut Stack<'_>) -> Results {
         return Err(Raise::Argument(1, "expected 1 argument".into()));
     }
     let settings = Context::of(stack).json.get();
-    let mut out = Vec::new();
-    write_value(stack, &settings, &mut out, 0)?;
-    stack.push_bytes(&out);
+    let mut out = Output::new(stack);
+    write_document(stack, &settings, &mut out)?;
+    stack.push_bytes(out.as_bytes());
     Ok(1)
 }
 
@@ -25,32 +24,115 @@ fn refuse(stack: &Stack<'_>, index: c_int, reason: &str) -> Raise {
     Raise::error(format!("Cannot serialise {}: {reason}", stack.type_name(index)))
 }
 
-/// Writes the value on top, which stays.
-fn write_value(
+/// A table that is being written.
+enum Open {
+    /// An array's next element, and its last.
+    Array(i64, i64),
+    /// Where an object begins.
+    Object(usize),
+}
+
+/// Writes the value on top, which stays. It is a loop, as the C stack would not hold what Lua's does: of an array that
+/// is open the table is on the stack, of an object the table and the last key.
+fn write_document(stack: &mut Stack<'_>, settings: &JsonSettings, out: &mut Output<'_>) -> Result<(), Raise> {
+    let (mut open, mut steps) = (Vec::new(), 0);
+    loop {
+        step(stack, &mut steps)?;
+        match begin_value(stack, settings, out, open.len())? {
+            Some(table) => open.push(table),
+            None if open.is_empty() => return Ok(()),
+            None => stack.pop(1),
+        }
+        while let Some(table) = open.last_mut() {
+            if next_value(stack, settings, out, table)? {
+                break;
+            }
+            open.pop();
+            if open.is_empty() {
+                return Ok(());
+            }
+            stack.pop(1);
+        }
+    }
+}
+
+/// Writes the value on top, or the beginning of the table that it is.
+fn begin_value(
     stack: &mut Stack<'_>,
     settings: &JsonSettings,
-    out: &mut Vec<u8>,
-    depth: i64,
-) -> Result<(), Raise> {
+    out: &mut Output<'_>,
+    depth: usize,
+) -> Result<Option<Open>, Raise> {
     match stack.kind(-1) {
-        Kind::String => write_string(out, stack.bytes(-1).unwrap_or_default()),
+        Kind::String => write_string(out, stack.bytes(-1).unwrap_or_default())?,
         Kind::Number => write_number(stack, settings, out, -1)?,
-        Kind::Boolean => out.extend_from_slice(if stack.truth(-1) { b"true" } else { b"false" }),
-        Kind::Nil => out.extend_from_slice(b"null"),
-        Kind::Light if stack.identity(-1).is_null() => out.extend_from_slice(b"null"),
+        Kind::Boolean => out.extend(if stack.truth(-1) { b"true" } else { b"false" })?,
+        Kind::Nil => out.extend(b"null")?,
+        Kind::Light if stack.identity(-1).is_null() => out.extend(b"null")?,
         Kind::Table => {
-            let depth = depth + 1;
-            if depth > settings.encode_max_depth.min(NESTED_MAX) || !stack.reserve(5) {
+            let depth = depth as i64 + 1;
+            if depth > settings.encode_max_depth || !stack.reserve(5) {
                 return Err(Raise::error(format!("Cannot serialise, excessive nesting ({depth})")));
             }
-            match array_length(stack, settings)? {
-                Some(len @ 1..) => write_array(stack, settings, out, depth, len)?,
-                _ => write_object(stack, settings, out, depth)?,
+            if let Some(len @ 1..) = array_length(stack, settings)? {
+                out.push(b'[')?;
+                return Ok(Some(Open::Array(1, len)));
             }
+            out.push(b'{')?;
+            stack.push_nil();
+            return Ok(Some(Open::Object(out.len())));
         }
         _ => return Err(refuse(stack, -1, "type not supported")),
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Pushes the next value of a table, after its key has been written; false after the end of the table has been, when
+/// the table is on top.
+fn next_value(
+    stack: &mut Stack<'_>,
+    settings: &JsonSettings,
+    out: &mut Output<'_>,
+    table: &mut Open,
+) -> Result<bool, Raise> {
+    match table {
+        Open::Array(next, last) => {
+            if next > last {
+                out.push(b']')?;
+                return Ok(false);
+            }
+            if *next > 1 {
+                out.push(b',')?;
+            }
+            stack.get_element(-1, *next as c_int);
+            *next += 1;
+        }
+        Open::Object(begin) => {
+            if !stack.next(-2) {
+                out.push(b'}')?;
+                return Ok(false);
+            }
+            if out.len() > *begin {
+                out.push(b',')?;
+            }
+            write_key(stack, settings, out)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Writes the key below the top.
+fn write_key(stack: &mut Stack<'_>, settings: &JsonSettings, out: &mut Output<'_>) -> Result<(), Raise> {
+    match stack.kind(-2) {
+        Kind::Number => {
+            out.push(b'"')?;
+            write_number(stack, settings, out, -2)?;
+            out.push(b'"')?;
+        }
+        Kind::String => write_string(out, stack.bytes(-2).unwrap_or_default())?,
+        _ => return Err(refuse(stack, -2, "table key must be a number or string")),
+    }
+    out.push(b':')
 }
 
 /// The highest index of the table on top, if it is an array.
@@ -78,78 +160,22 @@ fn array_length(stack: &mut Stack<'_>, settings: &JsonSettings) -> Result<Option
     }
 }
 
-fn write_array(
-    stack: &mut Stack<'_>,
-    settings: &JsonSettings,
-    out: &mut Vec<u8>,
-    depth: i64,
-    len: i64,
-) -> Result<(), Raise> {
-    let table = stack.top();
-    out.push(b'[');
-    for element in 1..=len {
-        if element > 1 {
-            out.push(b',');
-        }
-        stack.get_element(table, element as c_int);
-        write_value(stack, settings, out, depth)?;
-        stack.set_top(table);
-    }
-    out.push(b']');
-    Ok(())
-}
-
-fn write_object(
-    stack: &mut Stack<'_>,
-    settings: &JsonSettings,
-    out: &mut Vec<u8>,
-    depth: i64,
-) -> Result<(), Raise> {
-    let table = stack.top();
-    let begin = out.len();
-    out.push(b'{');
-    stack.push_nil();
-    while stack.next(table) {
-        if out.len() > begin + 1 {
-            out.push(b',');
-        }
-        match stack.kind(-2) {
-            Kind::Number => {
-                out.push(b'"');
-                write_number(stack, settings, out, -2)?;
-                out.extend_from_slice(b"\":");
-            }
-            Kind::String => {
-                write_string(out, stack.bytes(-2).unwrap_or_default());
-                out.push(b':');
-            }
-            _ => return Err(refuse(stack, -2, "table key must be a number or string")),
-        }
-        write_value(stack, settings, out, depth)?;
-        stack.pop(1);
-    }
-    out.push(b'}');
-    Ok(())
-}
-
 fn write_number(
     stack: &Stack<'_>,
     settings: &JsonSettings,
-    out: &mut Vec<u8>,
+    out: &mut Output<'_>,
     index: c_int,
 ) -> Result<(), Raise> {
     let number = stack.number(index);
     if number.is_finite() {
-        out.extend_from_slice(general(number, settings.precision as usize).as_bytes());
-        return Ok(());
+        return out.extend(general(number, settings.precision as usize).as_bytes());
     }
     match settings.encode_invalid {
-        Invalid::Refused => return Err(refuse(stack, index, "must not be NaN or Inf")),
-        Invalid::Null => out.extend_from_slice(b"null"),
-        Invalid::Spelt if number.is_nan() => out.extend_from_slice(b"nan"),
-        Invalid::Spelt => out.extend_from_slice(if number > 0.0 { b"inf" } else { b"-inf" }),
+        Invalid::Refused => Err(refuse(stack, index, "must not be NaN or Inf")),
+        Invalid::Null => out.extend(b"null"),
+        Invalid::Spelt if number.is_nan() => out.extend(b"nan"),
+        Invalid::Spelt => out.extend(if number > 0.0 { b"inf" } else { b"-inf" }),
     }
-    Ok(())
 }
 
 /// A finite number as C's `%.{precision}g`.
@@ -174,24 +200,24 @@ fn general(number: f64, precision: usize) -> String {
     without_zeros(&format!("{number:.decimals$}"))
 }
 
-fn write_string(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.reserve(bytes.len() + 2);
-    out.push(b'"');
+fn write_string(out: &mut Output<'_>, bytes: &[u8]) -> Result<(), Raise> {
+    out.reserve(bytes.len() + 2)?;
+    out.push(b'"')?;
     for &byte in bytes {
         match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'/' => out.extend_from_slice(b"\\/"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            0..0x20 | 0x7f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+            b'"' => out.extend(b"\\\"")?,
+            b'\\' => out.extend(b"\\\\")?,
+            b'/' => out.extend(b"\\/")?,
+            0x08 => out.extend(b"\\b")?,
+            b'\t' => out.extend(b"\\t")?,
+            b'\n' => out.extend(b"\\n")?,
+            0x0c => out.extend(b"\\f")?,
+            b'\r' => out.extend(b"\\r")?,
+            0..0x20 | 0x7f => out.extend(format!("\\u{byte:04x}").as_bytes())?,
+            _ => out.push(byte)?,
         }
     }
-    out.push(b'"');
+    out.push(b'"')
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ mod encode;
 
 use std::ffi::c_int;
 
-use mlua_sys::lua_CFunction;
+use martlet_lua::lua_CFunction;
 
 use crate::context::Context;
+use crate::door::entry;
 use crate::json::{Invalid, JsonSettings};
-use crate::stack::{Kind, Raise, Results, Stack, entry};
+use crate::stack::{Kind, Raise, Results, Stack};
 
 /// Pushes the table.
 pub fn push(stack: &mut Stack<'_>) {
@@ -90,6 +91,9 @@ fn option(stack: &mut Stack<'_>, index: c_int, words: &[&str]) -> Result<Option<
         Kind::None | Kind::Nil => Ok(None),
         Kind::Boolean => Ok(Some(usize::from(stack.truth(index)))),
         _ => {
+            let len = stack.bytes_argument(index)?.len();
+            // Its copies on the way to the error's text.
+            stack.need(8 * len)?;
             let text = stack.bytes_argument(index)?;
             let found = words.iter().position(|word| word.as_bytes() == text);
             let invalid = || format!("invalid option '{}'", String::from_utf8_lossy(text));
