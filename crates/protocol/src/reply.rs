@@ -11,6 +11,8 @@ pub struct Reply {
     resp3: bool,
     /// Bytes above which the reply will not be sent; 0 for no limit.
     limit: usize,
+    /// A bulk string has been left out, as it would have exceeded the limit.
+    is_cut: bool,
     /// Long bulk strings are not copied, see [`Reply::share_long`].
     shares: bool,
     shared: Vec<SharedBulk>,
@@ -42,16 +44,25 @@ impl Reply {
         self.resp3
     }
 
-    /// Sets the number of bytes above which the client is closed without them; 0 for no limit. Beyond it bulk
-    /// strings are left out: a caller that finds the reply full in the end ([`Reply::is_full`]) must not send
-    /// it.
+    /// Sets the number of bytes above which the client is closed without them; 0 for no limit. A bulk string that
+    /// would exceed it is left out: a reply that is full in the end ([`Reply::is_full`]) must not be sent.
     pub fn set_limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }
 
     /// Whether there is more than the client can get: what makes a reply of any length then stops.
     pub fn is_full(&self) -> bool {
-        self.limit != 0 && self.total_bytes() > self.limit
+        self.limit != 0 && (self.is_cut || self.total_bytes() > self.limit)
+    }
+
+    /// Whether a bulk string of so many bytes is left out, as it would exceed the limit.
+    #[inline]
+    fn leaves_out(&mut self, bytes: usize) -> bool {
+        if self.limit == 0 || self.total_bytes().saturating_add(bytes) <= self.limit {
+            return false;
+        }
+        self.is_cut = true;
+        true
     }
 
     /// Leaves long shared bulk strings out of the buffer. The caller takes them from [`Reply::take_shared`].
@@ -90,6 +101,7 @@ impl Reply {
     /// Takes back everything after the first `len` bytes (a handler failed half-way, CLIENT REPLY OFF).
     pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
+        self.is_cut = false;
         // The header of one that stays lies before its place.
         while self.shared.last().is_some_and(|bulk| bulk.at > len) {
             self.shared_bytes -= self.shared.pop().map_or(0, |bulk| bulk.bytes.len());
@@ -164,7 +176,7 @@ impl Reply {
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        if self.is_full() {
+        if self.leaves_out(bytes.len()) {
             return;
         }
         self.out.reserve(bytes.len() + 16);
@@ -188,7 +200,7 @@ impl Reply {
         if !self.shares || bytes.len() < SHARED_REPLY_MIN_BYTES {
             return self.bulk(bytes);
         }
-        if self.is_full() {
+        if self.leaves_out(bytes.len()) {
             return;
         }
         self.header(b'$', bytes.len() as i64);
@@ -421,7 +433,11 @@ mod tests {
         let mut reply = Reply::default();
         reply.set_limit(1000);
         (0..100).for_each(|_| reply.bulk(&[b'x'; 600]));
-        assert!(reply.is_full() && reply.len() < 2000);
+        assert!(reply.is_full() && reply.len() <= 1000);
+        reply.truncate(0);
+        assert!(!reply.is_full());
+        reply.bulk(&[b'x'; 2000]);
+        assert!(reply.is_full() && reply.is_empty());
         reply.truncate(0);
         reply.bulk(b"x");
         assert_eq!(reply.as_bytes(), b"$1\r\nx\r\n");

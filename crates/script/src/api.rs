@@ -397,7 +397,7 @@ pub fn math_random(stack: &mut Stack<'_>) -> Results {
         if low <= high {
             Ok((unit * (high - low + 1.0)).floor() + low)
         } else {
-            Err(Raise::Argument(index, "interval is empty".into()))
+            Err(Raise::argument(index, "interval is empty"))
         }
     };
     let integer =

@@ -37,7 +37,10 @@ pub fn push(stack: &mut Stack<'_>) {
 fn pack(stack: &mut Stack<'_>) -> Results {
     let count = stack.top();
     if count == 0 {
-        return Err(Raise::Argument(0, "MessagePack pack needs input.".into()));
+        return Err(Raise::argument(0, "MessagePack pack needs input."));
+    }
+    if !stack.reserve(count) {
+        return Err(Raise::argument(0, "Too many arguments for MessagePack pack."));
     }
     let (mut out, mut steps) = (Output::new(stack), 0);
     for index in 1..=count {
@@ -178,13 +181,13 @@ fn unpack(stack: &mut Stack<'_>) -> Results {
 
 fn unpack_one(stack: &mut Stack<'_>) -> Results {
     let offset = stack.optional_integer(2, 0)?;
-    read_all(stack, 1, offset)
+    read_all(stack, 1, offset as i32)
 }
 
 fn unpack_limit(stack: &mut Stack<'_>) -> Results {
     let limit = crate::stack::to_integer(stack.number_argument(2)?);
     let offset = stack.optional_integer(3, 0)?;
-    read_all(stack, limit, offset)
+    read_all(stack, limit as i32, offset as i32)
 }
 
 /// Why input cannot be read.
@@ -206,7 +209,7 @@ impl From<Raise> for Malformed {
 
 /// Pushes what the first argument holds; with a limit or an offset, at most so many values, behind the next
 /// offset.
-fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
+fn read_all(stack: &mut Stack<'_>, limit: i32, offset: i32) -> Results {
     // SAFETY: the first argument stays where it is: values are pushed and taken above it.
     let data = unsafe { stack.anchored_argument(1)? };
     let len = data.len();
@@ -217,11 +220,15 @@ fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
     let Some(mut rest) = data.get(offset as usize..) else {
         return Err(Raise::error(format!("Start offset {offset} greater than input length {len}.")));
     };
-    stack.set_top(1);
+    let before = stack.top();
     let is_all = limit == 0 && offset == 0;
-    let mut left = if is_all { i64::MAX } else { limit };
+    let mut left = if is_all { i32::MAX } else { limit };
     let mut steps = 0;
     while !rest.is_empty() && left > 0 {
+        if !stack.reserve(1) {
+            let advice = "too many return values at once; use unpack_one or unpack_limit instead.";
+            return Err(Raise::error(format!("stack overflow ({advice})")));
+        }
         let text = match read_value(stack, &mut rest, &mut steps) {
             Ok(()) => None,
             Err(Malformed::Raised(raise)) => return Err(raise),
@@ -241,9 +248,9 @@ fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
     if !is_all {
         let next = if rest.is_empty() { -1.0 } else { (len - rest.len()) as f64 };
         stack.push_number(next);
-        stack.insert(2);
+        stack.insert(before + 1);
     }
-    Ok(stack.top() - 1)
+    Ok(stack.top() - before)
 }
 
 /// Takes so many bytes.

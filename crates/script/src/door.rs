@@ -96,7 +96,7 @@ fn prepare(stack: &mut Stack<'_>, raise: Raise) -> Raised {
             Raised::Top
         }
         Raise::Argument(number, text) => {
-            stack.push_bytes(text.as_bytes());
+            stack.push_bytes(&text);
             Raised::Argument(number)
         }
     }

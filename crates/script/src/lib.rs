@@ -29,3 +29,6 @@ pub use interpreter::{Engine, Inputs, Interpreter, Run, ScriptError};
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod hostile_tests;

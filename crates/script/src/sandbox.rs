@@ -53,12 +53,12 @@ pub fn open_libraries(stack: &mut Stack<'_>, globals: c_int) {
 
 /// Replaces functions that work on tables whatever their metatables say.
 fn guard_all(stack: &mut Stack<'_>, globals: c_int) {
-    guard(stack, globals, "rawset", guarded_write);
+    guard(stack, globals, "rawset", guarded_rawset);
     guard(stack, globals, "rawget", guarded_read);
     guard(stack, globals, "next", guarded_read);
     stack.get_field(globals, "table");
     let table = stack.top();
-    guard(stack, table, "insert", guarded_write);
+    guard(stack, table, "insert", guarded_insert);
     for name in ["foreach", "foreachi"] {
         guard(stack, table, name, guarded_read);
     }
@@ -101,10 +101,18 @@ unsafe fn run_guarded(state: *mut lua_State) -> c_int {
     unsafe { lua::lua_tocfunction(state, lua::lua_upvalueindex(1)).map_or(0, |original| original(state)) }
 }
 
-unsafe extern "C-unwind" fn guarded_write(state: *mut lua_State) -> c_int {
+unsafe extern "C-unwind" fn guarded_rawset(state: *mut lua_State) -> c_int {
     // SAFETY: `guard` has made it, with functions that have no values.
     unsafe {
-        enter(state, refuse_protected);
+        enter(state, refuse_rawset);
+        run_guarded(state)
+    }
+}
+
+unsafe extern "C-unwind" fn guarded_insert(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        enter(state, refuse_insert);
         run_guarded(state)
     }
 }
@@ -128,7 +136,7 @@ unsafe extern "C-unwind" fn pairs(state: *mut lua_State) -> c_int {
     }
 }
 
-/// As Redis 7: of an error that is a table, the text is returned.
+/// As Redis 7: of an error that is a table the text is returned, or the table and what it has in the text's place.
 unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
     // SAFETY: a call has room for two values more.
     unsafe {
@@ -151,16 +159,20 @@ unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
 /// As Lua's, but the handler of a script that must end is passed over: it would run within the hook that has
 /// ended it, where nothing can end it any more.
 unsafe extern "C-unwind" fn xpcall(state: *mut lua_State) -> c_int {
-    // SAFETY: there are two values, and a call has room for one more.
+    // SAFETY: there are two values, and room for what is pushed.
     unsafe {
         lua::luaL_checkany(state, 2);
         lua::lua_settop(state, 2);
-        lua::lua_pushcclosure(state, handle, 1);
+        if lua::lua_type(state, 2) == lua::LUA_TFUNCTION {
+            lua::lua_pushcclosure(state, handle, 1);
+        }
         lua::lua_insert(state, 1);
         let status = lua::lua_pcall(state, 0, lua::LUA_MULTRET, 1);
         if status != 0 {
             enter(state, raise_end);
         }
+        // The results may have left no room.
+        lua::lua_ensureroom(state, 1);
         lua::lua_pushboolean(state, c_int::from(status == 0));
         lua::lua_replace(state, 1);
         lua::lua_gettop(state)
@@ -194,10 +206,9 @@ fn caught(stack: &mut Stack<'_>) -> Results {
     api::raise_if_ended(stack)?;
     if stack.kind(-1) == Kind::Table {
         stack.get_field(-1, "err");
+        // Anything else is returned as well.
         if matches!(stack.kind(-1), Kind::String | Kind::Number) {
             stack.remove(-2);
-        } else {
-            stack.pop(1);
         }
     }
     Ok(0)
@@ -227,6 +238,20 @@ fn refuse_protected(stack: &mut Stack<'_>) -> Results {
     Ok(0)
 }
 
+/// Refuses arguments that `rawset` takes; it has an error of its own for others, and changes nothing.
+fn refuse_rawset(stack: &mut Stack<'_>) -> Results {
+    if stack.top() < 3 { Ok(0) } else { refuse_protected(stack) }
+}
+
+/// Refuses arguments that `table.insert` takes; it has an error of its own for others, and changes nothing.
+fn refuse_insert(stack: &mut Stack<'_>) -> Results {
+    match stack.top() {
+        2 => refuse_protected(stack),
+        3 if stack.is_numeric(2) => refuse_protected(stack),
+        _ => Ok(0),
+    }
+}
+
 /// Puts the real table in the place of a protected first argument.
 fn reveal(stack: &mut Stack<'_>) -> Results {
     if push_real(stack, 1) {
@@ -238,7 +263,7 @@ fn reveal(stack: &mut Stack<'_>) -> Results {
 
 fn getmetatable(stack: &mut Stack<'_>) -> Results {
     if stack.kind(1) == Kind::None {
-        return Err(Raise::Argument(1, "value expected".into()));
+        return Err(Raise::argument(1, "value expected"));
     }
     if push_real(stack, 1) {
         stack.get_metatable(1);
@@ -262,7 +287,7 @@ fn setmetatable(stack: &mut Stack<'_>) -> Results {
         return Err(stack.unexpected(1, "table"));
     }
     if !matches!(stack.kind(2), Kind::Nil | Kind::Table) {
-        return Err(Raise::Argument(2, "nil or table expected".into()));
+        return Err(Raise::argument(2, "nil or table expected"));
     }
     refuse_protected(stack)?;
     if stack.get_metatable(1) {
@@ -289,8 +314,10 @@ fn refuse_unknown(stack: &mut Stack<'_>) -> Results {
     let name = stack.text(2).unwrap_or(b"?").len();
     // Its copies on the way to the error's text.
     stack.need(8 * name)?;
-    let name = String::from_utf8_lossy(stack.text(2).unwrap_or(b"?")).into_owned();
-    Err(Raise::error(format!("Script attempted to access nonexistent global variable '{name}'")))
+    let name = stack.text(2).unwrap_or(b"?");
+    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    let text = [b"Script attempted to access nonexistent global variable '".as_slice(), name, b"'"];
+    Err(Raise::Error(text.concat()))
 }
 
 /// Replaces the table on top by one through which it can only be read. What `getmetatable` tells of it is

@@ -20,7 +20,7 @@ pub enum Raise {
     /// A text, before which Lua puts the place of the call.
     Error(Vec<u8>),
     /// What is wrong with an argument, the first being 1.
-    Argument(c_int, String),
+    Argument(c_int, Vec<u8>),
     /// The value on top of the stack.
     Top,
     /// Scripts have no more memory.
@@ -28,6 +28,11 @@ pub enum Raise {
 }
 
 impl Raise {
+    /// [`Raise::Argument`] from text.
+    pub fn argument(number: c_int, text: impl Into<Vec<u8>>) -> Raise {
+        Raise::Argument(number, text.into())
+    }
+
     /// [`Raise::Error`] from text.
     pub fn error(text: impl Into<String>) -> Raise {
         Raise::Error(text.into().into_bytes())
@@ -295,7 +300,7 @@ impl<'s> Stack<'s> {
 
     /// The error of an argument of another type.
     pub fn unexpected(&self, index: c_int, expected: &str) -> Raise {
-        Raise::Argument(index, format!("{expected} expected, got {}", self.type_name(index)))
+        Raise::argument(index, format!("{expected} expected, got {}", self.type_name(index)))
     }
 
     // ---- pushing ----

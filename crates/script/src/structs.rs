@@ -103,6 +103,11 @@ impl<'t> Format<'t> {
         Ok(Item::Integer { signed, bytes })
     }
 
+    /// Whether a letter is next that takes no data.
+    fn is_at_control(&self) -> bool {
+        self.text.get(self.at).is_some_and(|letter| !b"bBhHlLTiIxfdcs".contains(letter))
+    }
+
     /// The next item, at the end `None`.
     fn next(&mut self) -> Result<Option<Item>, Raise> {
         let Some(&letter) = self.text.get(self.at) else { return Ok(None) };
@@ -141,7 +146,10 @@ impl<'t> Format<'t> {
                 self.alignment = alignment;
             }
             other => {
-                return Err(Raise::Argument(1, format!("invalid format option '{}'", char::from(other))));
+                return Err(Raise::argument(
+                    1,
+                    [b"invalid format option '".as_slice(), &[other], b"'"].concat(),
+                ));
             }
         }
         Ok(())
@@ -209,7 +217,7 @@ fn pack_item(
             let text = stack.bytes_argument(argument)?;
             let wanted = if wanted == 0 { text.len() } else { wanted };
             let Some(text) = text.get(..wanted) else {
-                return Err(Raise::Argument(argument + 1, "string too short".into()));
+                return Err(Raise::argument(argument + 1, "string too short"));
             };
             out.extend(text)?;
         }
@@ -229,13 +237,24 @@ fn unpack(stack: &mut Stack<'_>) -> Results {
     let position = stack.optional_integer(3, 1)?;
     // A negative one is beyond any string.
     let Some(mut position) = (position as usize).checked_sub(1) else {
-        return Err(Raise::Argument(3, "offset must be 1 or greater".into()));
+        return Err(Raise::argument(3, "offset must be 1 or greater"));
     };
     let before = stack.top();
-    while let Some(item) = format.next()? {
+    let too_short = || Raise::argument(2, "data string too short");
+    loop {
+        if format.is_at_control() {
+            // These checks are made of every letter, before its meaning.
+            if position > data.len() {
+                return Err(too_short());
+            }
+            if !stack.reserve(2) {
+                return Err(Raise::error("stack overflow (too many results)"));
+            }
+        }
+        let Some(item) = format.next()? else { break };
         position = position.saturating_add(item.padding(position, format.alignment));
         if !fits(data, position, item.bytes()) {
-            return Err(Raise::Argument(2, "data string too short".into()));
+            return Err(too_short());
         }
         if !stack.reserve(2) {
             return Err(Raise::error("stack overflow (too many results)"));
@@ -279,10 +298,10 @@ fn unpack_item(
             if stack.top() == before || !stack.is_numeric(-1) {
                 return Err(Raise::error("format 'c0' needs a previous size"));
             }
-            let bytes = stack.number(-1) as usize;
+            let bytes = to_bits(stack.number(-1)) as usize;
             stack.pop(1);
             if !fits(data, position, bytes) {
-                return Err(Raise::Argument(2, "data string too short".into()));
+                return Err(Raise::argument(2, "data string too short"));
             }
             stack.try_push_bytes(data.get(position..position + bytes).unwrap_or_default())?;
             return Ok(bytes);
@@ -317,8 +336,8 @@ fn size(stack: &mut Stack<'_>) -> Results {
     let mut position = 0usize;
     while let Some(item) = format.next()? {
         match item {
-            Item::Text => return Err(Raise::Argument(1, "option 's' has no fixed size".into())),
-            Item::Chars(0) => return Err(Raise::Argument(1, "option 'c0' has no fixed size".into())),
+            Item::Text => return Err(Raise::argument(1, "option 's' has no fixed size")),
+            Item::Chars(0) => return Err(Raise::argument(1, "option 'c0' has no fixed size")),
             _ => {}
         }
         position = position.saturating_add(item.padding(position, format.alignment) + item.bytes());

@@ -5,15 +5,22 @@ use martlet_protocol::request::Args;
 
 use crate::{Called, Engine, Host, Inputs, Interpreter, LogLevel, Run, Verdict, Version};
 
-const MEMORY_MAX_BYTES: usize = 64 << 20;
+pub(crate) const MEMORY_MAX_BYTES: usize = 64 << 20;
 
 /// Echoes: `raw X` answers X as it is, `stop` cannot go on, anything else the arguments as an array.
 #[derive(Default)]
-struct Echo {
+pub(crate) struct Echo {
     calls: Vec<Vec<Vec<u8>>>,
     log: Vec<(LogLevel, Vec<u8>)>,
     interrupts: usize,
     kill_at: Option<usize>,
+}
+
+impl Echo {
+    /// One that ends the script when it is asked for this time whether to go on.
+    pub(crate) fn killing_at(interrupt: usize) -> Echo {
+        Echo { kill_at: Some(interrupt), ..Echo::default() }
+    }
 }
 
 impl Host for Echo {
@@ -49,11 +56,11 @@ impl Host for Echo {
     fn set_propagation(&mut self, _: i64) {}
 }
 
-fn interpreter() -> Interpreter {
+pub(crate) fn interpreter() -> Interpreter {
     Interpreter::new(Engine::Eval, Version { text: "7.0.15", number: 0x0007_000F }, MEMORY_MAX_BYTES)
 }
 
-fn run_on(interpreter: &mut Interpreter, source: &str, host: &mut Echo, resp3: bool) -> String {
+pub(crate) fn run_on(interpreter: &mut Interpreter, source: &str, host: &mut Echo, resp3: bool) -> String {
     let script = match interpreter.compile(source.as_bytes()) {
         Ok(script) => script,
         Err(text) => return format!("compile: {}", String::from_utf8_lossy(&text)),
@@ -69,7 +76,7 @@ fn run_on(interpreter: &mut Interpreter, source: &str, host: &mut Echo, resp3: b
     }
 }
 
-fn run(source: &str) -> String {
+pub(crate) fn run(source: &str) -> String {
     run_on(&mut interpreter(), source, &mut Echo::default(), false)
 }
 

@@ -11,7 +11,7 @@ use crate::stack::{Raise, Results, Stack};
 /// `cjson.decode`
 pub fn decode(stack: &mut Stack<'_>) -> Results {
     if stack.top() != 1 {
-        return Err(Raise::Argument(1, "expected 1 argument".into()));
+        return Err(Raise::argument(1, "expected 1 argument"));
     }
     let settings = Context::of(stack).json.get();
     // SAFETY: the only argument stays where it is: values are pushed and taken above it.

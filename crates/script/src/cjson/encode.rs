@@ -11,7 +11,7 @@ use crate::stack::{Kind, Raise, Results, Stack};
 /// `cjson.encode`
 pub fn encode(stack: &mut Stack<'_>) -> Results {
     if stack.top() != 1 {
-        return Err(Raise::Argument(1, "expected 1 argument".into()));
+        return Err(Raise::argument(1, "expected 1 argument"));
     }
     let settings = Context::of(stack).json.get();
     let mut out = Output::new(stack);

@@ -38,7 +38,7 @@ pub fn push(stack: &mut Stack<'_>) {
 /// Refuses more arguments than `most`; those that are missing become `nil`.
 fn at_most(stack: &mut Stack<'_>, most: c_int) -> Result<(), Raise> {
     if stack.top() > most {
-        return Err(Raise::Argument(most + 1, "found too many arguments".into()));
+        return Err(Raise::argument(most + 1, "found too many arguments"));
     }
     while stack.top() < most {
         stack.push_nil();
@@ -58,7 +58,7 @@ fn integer_setting(
     if !matches!(stack.kind(index), Kind::None | Kind::Nil) {
         let value = crate::stack::to_integer(stack.number_argument(index)?);
         if !(least..=most).contains(&value) {
-            return Err(Raise::Argument(index, format!("expected integer between {least} and {most}")));
+            return Err(Raise::argument(index, format!("expected integer between {least} and {most}")));
         }
         *field(&mut settings) = value;
         Context::of(stack).json.set(settings);
@@ -96,8 +96,8 @@ fn option(stack: &mut Stack<'_>, index: c_int, words: &[&str]) -> Result<Option<
             stack.need(8 * len)?;
             let text = stack.bytes_argument(index)?;
             let found = words.iter().position(|word| word.as_bytes() == text);
-            let invalid = || format!("invalid option '{}'", String::from_utf8_lossy(text));
-            found.map(Some).ok_or_else(|| Raise::Argument(index, invalid()))
+            let invalid = || [b"invalid option '", text, b"'"].concat();
+            found.map(Some).ok_or_else(|| Raise::argument(index, invalid()))
         }
     }
 }
