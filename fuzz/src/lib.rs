@@ -11,6 +11,7 @@ pub mod rdb_file;
 pub mod rdb_payload;
 pub mod reply_decoder;
 pub mod request_parser;
+pub mod script_calls;
 pub mod script_libraries;
 pub mod seeds;
 pub mod series_chunk;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     ("reply_decoder", reply_decoder::check, seeds::replies),
     ("rdb_file", rdb_file::check, seeds::files),
     ("rdb_payload", rdb_payload::check, seeds::payloads),
+    ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),
     ("sketch_fields", sketch_fields::check, sketch_fields::seeds),

@@ -297,6 +297,11 @@ pub fn logs() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
+/// Choices of programs: a few for each kind of call, which the generator goes on from.
+pub fn choices() -> Vec<Vec<u8>> {
+    (0..=255u8).step_by(3).map(|first| vec![0, first, first.wrapping_mul(7), first / 3]).collect()
+}
+
 /// JSON, MessagePack, and formats of records with data behind them.
 pub fn documents() -> Vec<Vec<u8>> {
     let texts: [&[u8]; 12] = [

@@ -7,6 +7,10 @@ use martlet_fuzz::mutate::Mutator;
 const MUTATIONS: usize = 10_000;
 
 fn replay(name: &str) {
+    replay_some(name, MUTATIONS);
+}
+
+fn replay_some(name: &str, mutations: usize) {
     let (_, check, seeds) = TARGETS.iter().find(|(target, ..)| *target == name).expect("a target's name");
     let seeds = seeds();
     seeds.iter().for_each(|seed| check(seed));
@@ -18,7 +22,7 @@ fn replay(name: &str) {
     println!("MARTLET_FUZZ_SEED={seed}");
     let mut mutator = Mutator::new(seed);
     let mut last = seeds[0].clone();
-    for _ in 0..number("MARTLET_FUZZ_MUTATIONS").map_or(MUTATIONS, |count| count as usize) {
+    for _ in 0..number("MARTLET_FUZZ_MUTATIONS").map_or(mutations, |count| count as usize) {
         let start =
             if mutator.below(3) == 0 { last.clone() } else { seeds[mutator.below(seeds.len())].clone() };
         let other = &seeds[mutator.below(seeds.len())];
@@ -46,6 +50,12 @@ fn vector_set() {
 #[test]
 fn script_libraries() {
     replay("script_libraries");
+}
+
+#[test]
+fn script_calls() {
+    // Each is a program that takes some milliseconds.
+    replay_some("script_calls", 400);
 }
 
 #[test]

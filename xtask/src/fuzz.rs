@@ -23,6 +23,7 @@ const TARGETS: &[&str] = &[
     "reply_decoder",
     "rdb_file",
     "rdb_payload",
+    "script_calls",
     "script_libraries",
     "sketch_chunks",
     "sketch_fields",
@@ -55,16 +56,22 @@ pub struct Options {
     /// Seconds for each target.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// The first seed of `liveness`, as a finding tells it.
+    /// The first seed of `liveness` or of `--servers`; by the clock when absent.
     #[arg(long)]
     seed: Option<u64>,
     /// The server that `liveness` runs, in place of a fresh build with assertions.
     #[arg(long)]
     program: Option<std::path::PathBuf>,
+    /// Runs scripts on a process of the server's, beside a real one where there is one, instead of the targets.
+    #[arg(long)]
+    servers: bool,
 }
 
 /// Replays the seeds on the stable toolchain, then fuzzes.
 pub fn run(options: &Options) -> Outcome {
+    if options.servers {
+        return beside_a_real_one(options);
+    }
     if options.target.as_deref().is_none_or(|chosen| chosen == liveness::TARGET) {
         liveness::run(options.seconds, options.seed, options.program.as_deref())?;
         if options.target.is_some() {
@@ -100,6 +107,23 @@ pub fn run(options: &Options) -> Outcome {
         )?;
     }
     Ok(())
+}
+
+/// Programs of `script_calls` on servers: the one that crashes is replaced, so that the run goes on. Built without
+/// optimisation, in which frames are largest and Lua's own assertions are in.
+fn beside_a_real_one(options: &Options) -> Outcome {
+    cargo(&["build", "-q", "-p", "martlet", "--bin", "martlet"])?;
+    let seconds = options.seconds.to_string();
+    let seed = options.seed.map(|seed| seed.to_string());
+    let mut words = vec!["run", "-q", "-p", PACKAGE, "--bin", "script_servers", "--", "--seconds", &seconds];
+    if let Some(seed) = &seed {
+        words.extend(["--seed", seed]);
+    }
+    if !is_installed("redis-server", "--version") {
+        eprintln!("x: no redis-server: outcomes are compared with nothing");
+        words.push("--no-peer");
+    }
+    cargo(&words)
 }
 
 /// The folder of the built targets, by the best toolchain that builds them.
