@@ -24,7 +24,8 @@ fn main() -> std::io::Result<()> {
     if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         build.define("LUA_USE_APICHECK", None);
     }
-    // The bindings are a crate of their own, so that no order of linking is right for both: all of it is linked.
+    // The bindings are a crate of their own, so that no order of linking is right for both: all of it is
+    // linked.
     build.warnings(false).link_lib_modifier("+whole-archive").compile("martlet_lua51");
     Ok(())
 }

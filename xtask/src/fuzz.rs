@@ -62,7 +62,8 @@ pub struct Options {
     /// The server that `liveness` runs, in place of a fresh build with assertions.
     #[arg(long)]
     program: Option<std::path::PathBuf>,
-    /// Runs scripts on a process of the server's, beside a real one where there is one, instead of the targets.
+    /// Runs scripts on a process of the server's, beside a real one where there is one, instead of the
+    /// targets.
     #[arg(long)]
     servers: bool,
 }
@@ -109,8 +110,8 @@ pub fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Programs of `script_calls` on servers: the one that crashes is replaced, so that the run goes on. Built without
-/// optimisation, in which frames are largest and Lua's own assertions are in.
+/// Programs of `script_calls` on servers: the one that crashes is replaced, so that the run goes on. Built
+/// without optimisation, in which frames are largest and Lua's own assertions are in.
 fn beside_a_real_one(options: &Options) -> Outcome {
     cargo(&["build", "-q", "-p", "martlet", "--bin", "martlet"])?;
     let seconds = options.seconds.to_string();

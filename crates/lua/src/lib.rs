@@ -13,7 +13,7 @@ unsafe extern "C-unwind" {
     /// Raises the error of an allocation that failed.
     pub fn lua_raisememory(state: *mut lua_State) -> !;
 
-    /// `lua_rawseti`, or `lua_rawset` if `element` is 0, that returns 0 when memory does not suffice. Takes its
-    /// values off the stack either way; `index` counts from the bottom.
+    /// `lua_rawseti`, or `lua_rawset` if `element` is 0, that returns 0 when memory does not suffice. Takes
+    /// its values off the stack either way; `index` counts from the bottom.
     pub fn lua_tryset(state: *mut lua_State, index: c_int, element: c_int) -> c_int;
 }

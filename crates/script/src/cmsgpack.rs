@@ -181,20 +181,25 @@ fn unpack(stack: &mut Stack<'_>) -> Results {
 
 fn unpack_one(stack: &mut Stack<'_>) -> Results {
     let offset = stack.optional_integer(2, 0)?;
-    read_all(stack, 1, offset as i32)
+    read_all(stack, 1, offset)
 }
 
 fn unpack_limit(stack: &mut Stack<'_>) -> Results {
     let limit = crate::stack::to_integer(stack.number_argument(2)?);
     let offset = stack.optional_integer(3, 0)?;
-    read_all(stack, limit as i32, offset as i32)
+    read_all(stack, limit, offset)
 }
+
+/// What is said of [`Malformed::Stack`].
+const STACK_FULL: &str =
+    "stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)";
 
 /// Why input cannot be read.
 enum Malformed {
     Short,
     Format,
-    Nested,
+    /// There are too many values, or tables within each other.
+    Stack,
     /// A key that no table can have.
     Key(&'static str),
     /// Something else is to be raised.
@@ -209,26 +214,24 @@ impl From<Raise> for Malformed {
 
 /// Pushes what the first argument holds; with a limit or an offset, at most so many values, behind the next
 /// offset.
-fn read_all(stack: &mut Stack<'_>, limit: i32, offset: i32) -> Results {
+fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
     // SAFETY: the first argument stays where it is: values are pushed and taken above it.
     let data = unsafe { stack.anchored_argument(1)? };
     let len = data.len();
+    // Texts have 32 bits of it.
+    let shown = offset as i32;
     if offset < 0 || limit < 0 {
-        let text = format!("Invalid request to unpack with offset of {offset} and limit of {len}.");
+        let text = format!("Invalid request to unpack with offset of {shown} and limit of {len}.");
         return Err(Raise::error(text));
     }
     let Some(mut rest) = data.get(offset as usize..) else {
-        return Err(Raise::error(format!("Start offset {offset} greater than input length {len}.")));
+        return Err(Raise::error(format!("Start offset {shown} greater than input length {len}.")));
     };
     let before = stack.top();
     let is_all = limit == 0 && offset == 0;
-    let mut left = if is_all { i32::MAX } else { limit };
+    let mut left = if is_all { i64::MAX } else { limit };
     let mut steps = 0;
     while !rest.is_empty() && left > 0 {
-        if !stack.reserve(1) {
-            let advice = "too many return values at once; use unpack_one or unpack_limit instead.";
-            return Err(Raise::error(format!("stack overflow ({advice})")));
-        }
         let text = match read_value(stack, &mut rest, &mut steps) {
             Ok(()) => None,
             Err(Malformed::Raised(raise)) => return Err(raise),
@@ -238,7 +241,7 @@ fn read_all(stack: &mut Stack<'_>, limit: i32, offset: i32) -> Results {
                 stack.push_bytes(text.as_bytes());
                 return Err(Raise::Top);
             }
-            Err(Malformed::Nested) => Some("stack overflow (in function mp_decode_to_lua_type)"),
+            Err(Malformed::Stack) => Some(STACK_FULL),
         };
         if let Some(text) = text {
             return Err(Raise::error(text));
@@ -273,8 +276,8 @@ enum Open {
     Map(usize, bool),
 }
 
-/// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the table is on the
-/// stack, and a map's key above it.
+/// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the table is
+/// on the stack, and a map's key above it.
 fn read_value(stack: &mut Stack<'_>, rest: &mut &[u8], steps: &mut u32) -> Result<(), Malformed> {
     let mut open = Vec::new();
     loop {
@@ -303,7 +306,8 @@ impl Open {
     }
 }
 
-/// Puts the value on top into the innermost table, or leaves it as that table's next key; false if none is open.
+/// Puts the value on top into the innermost table, or leaves it as that table's next key; false if none is
+/// open.
 fn end_value(stack: &mut Stack<'_>, open: &mut [Open]) -> Result<bool, Malformed> {
     match open.last_mut() {
         None => return Ok(false),
@@ -329,8 +333,8 @@ fn end_value(stack: &mut Stack<'_>, open: &mut [Open]) -> Result<bool, Malformed
 
 /// Pushes a value, or the table of one that has values.
 fn begin_value(stack: &mut Stack<'_>, rest: &mut &[u8]) -> Result<Option<Open>, Malformed> {
-    if !stack.reserve(4) {
-        return Err(Malformed::Nested);
+    if !stack.reserve(1) {
+        return Err(Malformed::Stack);
     }
     let code = take_number(rest, 1)? as u8;
     match code {

@@ -5,7 +5,8 @@ use martlet_protocol::reply::Reply;
 
 use crate::stack::{Kind, Raise, Stack, to_integer};
 
-/// Values on Lua's stack above which nothing is nested deeper in a reply that is written: Rust's stack has an end, too.
+/// Values on Lua's stack above which nothing is nested deeper in a reply that is written: Rust's stack has an
+/// end, too.
 const NESTED_MAX: i32 = 2000;
 /// Nor in a reply that is read; no command nests a tenth of it.
 const READ_NESTED_MAX: usize = 200;

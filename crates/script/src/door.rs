@@ -1,7 +1,7 @@
 //! The door through which Lua calls functions written in Rust, and leaves them.
 //!
-//! Invariant: neither an error of Lua's nor a panic of Rust's passes a frame of the other. A function returns its
-//! error, which is raised once nothing is left to drop; a panic waits until Lua's frames are gone.
+//! Invariant: neither an error of Lua's nor a panic of Rust's passes a frame of the other. A function returns
+//! its error, which is raised once nothing is left to drop; a panic waits until Lua's frames are gone.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,8 +30,8 @@ pub(crate) use entry;
 
 /// Runs a function for Lua.
 ///
-/// A panic must not unwind through Lua's frames: it is kept, raised as an error that no script can catch, and goes on
-/// where the script was called from.
+/// A panic must not unwind through Lua's frames: it is kept, raised as an error that no script can catch, and
+/// goes on where the script was called from.
 ///
 /// # Safety
 /// `state` is one of an `Interpreter`, or a coroutine of it, in a call from Lua.
@@ -77,8 +77,8 @@ enum Raised {
     Memory,
 }
 
-/// Leaves nothing on the stack but what is raised. All else goes first: a function may have filled the stack to its
-/// end, and Lua pushes the error's place without asking for room.
+/// Leaves nothing on the stack but what is raised. All else goes first: a function may have filled the stack
+/// to its end, and Lua pushes the error's place without asking for room.
 fn prepare(stack: &mut Stack<'_>, raise: Raise) -> Raised {
     if let Raise::Top = raise {
         stack.insert(1);

@@ -1,5 +1,5 @@
-//! Every check that servers of the Redis kind have added to Lua and its libraries since 5.1, by its name, and what
-//! scripts may take of stack and memory. `docs/internals/lua.md` lists the sources.
+//! Every check that servers of the Redis kind have added to Lua and its libraries since 5.1, by its name, and
+//! what scripts may take of stack and memory. `docs/internals/lua.md` lists the sources.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -54,7 +54,7 @@ fn cve_2018_11218_messagepack_of_many_values_fits_the_stack() {
     assert!(reply.contains(":3990") && reply.contains("Too many arguments"), "{reply}");
     assert!(reply.contains("too many return values at once"), "{reply}");
     let nested = "local s = string.rep('\\145', 100000) .. '\\1' return #tostring(cmsgpack.unpack(s))";
-    assert!(run(nested).contains("stack overflow (in function mp_decode_to_lua_type)"));
+    assert!(run(nested).contains("stack overflow"));
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn loops_in_c_can_be_ended() {
         "return string.rep('(', 300000):gsub('%b()', '')",
         "return string.rep('a', 4000000):find(string.rep('a', 2000000) .. 'b', 1, true)",
         "return table.insert({}, -2147483647, 1)",
-        "return load(os.clock)",
+        "return load(gcinfo)",
         "return load(function() return ' ' end)",
         "local t = {1} for i = 1, 40 do t = {t, t} end return cjson.encode(t)",
         "local t = {1} for i = 1, 15 do t = {t, t, t, t, t, t} end return cmsgpack.pack(t)",

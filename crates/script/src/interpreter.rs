@@ -234,6 +234,10 @@ impl Interpreter {
         let mut stack = self.stack();
         let run = match (ended, status) {
             (Some(Ended::Abandoned), _) => Run::Abandoned,
+            // A function of Lua's that catches errors, as `load` does, was the last that it called.
+            (Some(Ended::Killed(text)), lua::LUA_OK) => {
+                Run::Failed(ScriptError { text: [b"ERR ", text.as_bytes()].concat(), is_counted: false })
+            }
             (_, lua::LUA_OK) => {
                 let answered = match returned_error(&mut stack) {
                     Ok(None) => write_returned(&mut stack, reply, is_resp3).map(|()| Run::Replied),

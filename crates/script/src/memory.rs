@@ -1,8 +1,9 @@
 //! The memory of one Lua state: counted, and bounded while a script's own code runs.
 //!
 //! Invariant: an allocation that Rust asks Lua for never fails, so no error of Lua's jumps over a Rust frame.
-//! Only Lua's own functions meet the bound. A Rust function asks [`Memory::has_room`] before it allocates as much as
-//! its input wants, from Lua or for itself; what it has for itself while it runs is an [`Output`](crate::output).
+//! Only Lua's own functions meet the bound. A Rust function asks [`Memory::has_room`] before it allocates as
+//! much as its input wants, from Lua or for itself; what it has for itself while it runs is an
+//! `Output`.
 
 use std::alloc::{Layout, dealloc, handle_alloc_error, realloc};
 use std::cell::Cell;
@@ -64,7 +65,8 @@ impl Memory {
         self.used_bytes.get().saturating_add(bytes) <= self.max_bytes
     }
 
-    /// Whether one table could grow beyond the bound at once: growing doubles it, and both are there while it does.
+    /// Whether one table could grow beyond the bound at once: growing doubles it, and both are there while it
+    /// does.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.used_bytes.get() > self.max_bytes / 4

@@ -1,7 +1,7 @@
 //! Memory that a Rust function has for itself while it works for a script.
 //!
-//! Invariant: it counts as memory of the script's state while it lives. An [`Output`] never has more than scripts can
-//! have, its later copy as a string of Lua's included.
+//! Invariant: it counts as memory of the script's state while it lives. An [`Output`] never has more than
+//! scripts can have, its later copy as a string of Lua's included.
 
 use crate::memory::Memory;
 use crate::stack::{Raise, Stack};

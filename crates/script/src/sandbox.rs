@@ -136,7 +136,8 @@ unsafe extern "C-unwind" fn pairs(state: *mut lua_State) -> c_int {
     }
 }
 
-/// As Redis 7: of an error that is a table the text is returned, or the table and what it has in the text's place.
+/// As Redis 7: of an error that is a table the text is returned, or the table and what it has in the text's
+/// place.
 unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
     // SAFETY: a call has room for two values more.
     unsafe {

@@ -2,9 +2,9 @@
 //!
 //! Invariant: a Rust function never meets an error of Lua's. Allocations cannot fail while it runs (see
 //! [`crate::memory`]), no finalizer runs (scripts can make no userdata), and what is called here consults no
-//! metatable. It returns its own error, which is raised once nothing of it is left to drop. There is always room
-//! for another value, whatever the arguments are: Lua's limit of a function's values holds for [`Stack::reserve`],
-//! which functions ask whose input decides how many they push.
+//! metatable. It returns its own error, which is raised once nothing of it is left to drop. There is always
+//! room for another value, whatever the arguments are: Lua's limit of a function's values holds for
+//! [`Stack::reserve`], which functions ask whose input decides how many they push.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -155,8 +155,8 @@ impl<'s> Stack<'s> {
         unsafe { lua::lua_checkstack(self.state, count) != 0 }
     }
 
-    /// Makes room for one more, which there always is. A function that pushes as many values as its input wants asks
-    /// [`Stack::reserve`] before.
+    /// Makes room for one more, which there always is. A function that pushes as many values as its input
+    /// wants asks [`Stack::reserve`] before.
     #[inline]
     pub(crate) fn room(&mut self) {
         if self.spare == 0 {

@@ -1,5 +1,5 @@
-//! Runs programs of `script_calls` on a server of ours, beside a real one, for as long as it is told to: findings are
-//! written with their seeds, and the run goes on with fresh servers.
+//! Runs programs of `script_calls` on a server of ours, beside a real one, for as long as it is told to:
+//! findings are written with their seeds, and the run goes on with fresh servers.
 
 use std::io;
 use std::path::PathBuf;

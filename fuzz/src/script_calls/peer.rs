@@ -1,6 +1,8 @@
-//! Two servers that run the same programs: the victim, whose end is a finding, and a real one to compare with.
+//! Two servers that run the same programs: the victim, whose end is a finding, and a real one to compare
+//! with.
 //!
-//! Invariant: a server that ended or hangs is replaced by a fresh one, so that one finding does not hide the next.
+//! Invariant: a server that ended or hangs is replaced by a fresh one, so that one finding does not hide the
+//! next.
 
 use std::io;
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! Programs of Lua that call the functions of the sandbox with values from the edges of what they take, within each
-//! other and within everything that calls back.
+//! Programs of Lua that call the functions of the sandbox with values from the edges of what they take,
+//! within each other and within everything that calls back.
 //!
 //! Invariant: the same input and functions give the same program; the program's reply tells every outcome.
 

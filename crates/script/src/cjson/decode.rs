@@ -92,8 +92,8 @@ impl Parser<'_> {
         Raise::error(format!("Expected {expected} but found {found} at character {place}"))
     }
 
-    /// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the table is on
-    /// the stack, and an object's key above it.
+    /// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the
+    /// table is on the stack, and an object's key above it.
     fn push_document(&mut self, stack: &mut Stack<'_>) -> Result<(), Raise> {
         let mut steps = 0;
         let mut token = self.next();
@@ -128,8 +128,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Puts the value on top into what is open, and ends what ends with it; the token that begins the next value, or
-    /// none after the last.
+    /// Puts the value on top into what is open, and ends what ends with it; the token that begins the next
+    /// value, or none after the last.
     fn end_value(&mut self, stack: &mut Stack<'_>) -> Result<Option<Token>, Raise> {
         loop {
             let Some(innermost) = self.open.last_mut() else { return Ok(None) };

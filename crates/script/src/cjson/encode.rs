@@ -32,8 +32,8 @@ enum Open {
     Object(usize),
 }
 
-/// Writes the value on top, which stays. It is a loop, as the C stack would not hold what Lua's does: of an array that
-/// is open the table is on the stack, of an object the table and the last key.
+/// Writes the value on top, which stays. It is a loop, as the C stack would not hold what Lua's does: of an
+/// array that is open the table is on the stack, of an object the table and the last key.
 fn write_document(stack: &mut Stack<'_>, settings: &JsonSettings, out: &mut Output<'_>) -> Result<(), Raise> {
     let (mut open, mut steps) = (Vec::new(), 0);
     loop {
@@ -87,8 +87,8 @@ fn begin_value(
     Ok(None)
 }
 
-/// Pushes the next value of a table, after its key has been written; false after the end of the table has been, when
-/// the table is on top.
+/// Pushes the next value of a table, after its key has been written; false after the end of the table has
+/// been, when the table is on top.
 fn next_value(
     stack: &mut Stack<'_>,
     settings: &JsonSettings,
