@@ -44,8 +44,9 @@ impl Reply {
         self.resp3
     }
 
-    /// Sets the number of bytes above which the client is closed without them; 0 for no limit. A bulk string that
-    /// would exceed it is left out: a reply that is full in the end ([`Reply::is_full`]) must not be sent.
+    /// Sets the number of bytes above which the client is closed without them; 0 for no limit. A bulk string
+    /// that would exceed it is left out: a reply that is full in the end ([`Reply::is_full`]) must not be
+    /// sent.
     pub fn set_limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }

@@ -91,7 +91,9 @@ fn filled(samples: &[Sample]) -> Series {
 
 fn aggregation(aggregator: Aggregator, duration: u64) -> RangeOptions {
     let asked = AggregationOptions::new(vec![aggregator], duration, Align::Zero, 0, TIMESTAMP_MAX);
-    RangeOptions { aggregation: asked.ok(), ..RangeOptions::new(0, TIMESTAMP_MAX) }
+    let mut options = RangeOptions::new(0, TIMESTAMP_MAX);
+    options.aggregation = asked.ok();
+    options
 }
 
 /// A server, as far as this needs one.

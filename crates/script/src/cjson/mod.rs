@@ -96,7 +96,9 @@ fn option(stack: &mut Stack<'_>, index: c_int, words: &[&str]) -> Result<Option<
             stack.need(8 * len)?;
             let text = stack.bytes_argument(index)?;
             let found = words.iter().position(|word| word.as_bytes() == text);
-            let invalid = || [b"invalid option '", text, b"'"].concat();
+            // A string of C's ends at its first zero.
+            let shown = text.split(|&byte| byte == 0).next().unwrap_or_default();
+            let invalid = || [b"invalid option '", shown, b"'"].concat();
             found.map(Some).ok_or_else(|| Raise::argument(index, invalid()))
         }
     }
