@@ -189,8 +189,7 @@ struct Form {
 ///
 /// # Errors
 /// [`Raise::Memory`] if the reply would take more than scripts can have; nothing is written then. (A few
-/// tables that
-/// refer to each other are a reply of any length.)
+/// tables that refer to each other are a reply of any length.)
 pub fn write_returned(stack: &mut Stack<'_>, reply: &mut Reply, resp3: bool) -> Result<(), Raise> {
     let begin = reply.len();
     // Buffers double.
