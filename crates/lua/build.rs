@@ -19,7 +19,7 @@ fn main() -> std::io::Result<()> {
     let mut build = cc::Build::new();
     // `_longjmp` saves no signal mask: an error costs no system call.
     build.files(&files).include(SOURCES).define("LUA_USE_ULONGJMP", None);
-    // Sums of two ints wrap: what a comparison behind them finds is not optimised away.
+    // Sums of two ints wrap: a comparison behind them is not optimised away.
     build.flag("-fwrapv");
     if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         build.define("LUA_USE_APICHECK", None);

@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `series_filter`; what it checks is in the library.
+//! The target `series_filter`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::series_filter::check(data));

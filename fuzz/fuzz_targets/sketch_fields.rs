@@ -1,4 +1,4 @@
 #![no_main]
-//! The target `sketch_fields`; what it checks is in the library.
+//! The target `sketch_fields`; its checks are in the library.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| martlet_fuzz::sketch_fields::check(data));

@@ -1,4 +1,4 @@
-//! What the fuzz targets check, as plain functions of bytes, so that the same checks run without a fuzzer:
+//! The checks of the fuzz targets, as plain functions of bytes, so that the same checks run without a fuzzer:
 //! `cargo test` in this folder replays the seeds and random mutations of them on the stable toolchain.
 
 pub mod acl_rules;

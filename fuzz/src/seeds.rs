@@ -43,7 +43,7 @@ pub fn users() -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.to_vec()).collect()
 }
 
-/// What clients say to a TLS port: a hello, an alert, other protocols, and requests to be encrypted.
+/// Input of a TLS port: a hello, an alert, other protocols, and requests to be encrypted.
 pub fn records() -> Vec<Vec<u8>> {
     let texts: &[&[u8]] = &[
         &crate::tls_records::hello(),
@@ -297,7 +297,7 @@ pub fn logs() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// Choices of programs: a few for each kind of call, which the generator goes on from.
+/// Choices of programs: a few for each kind of call, from which the generator continues.
 pub fn choices() -> Vec<Vec<u8>> {
     (0..=255u8).step_by(3).map(|first| vec![0, first, first.wrapping_mul(7), first / 3]).collect()
 }

@@ -1,4 +1,4 @@
-//! The decoder of compressed chunks on any bytes: what it accepts is as long as it says, and goes round
+//! The decoder of compressed chunks on any bytes: an accepted chunk has its claimed length, and goes round
 //! through the encoder and through the form of memory.
 
 use martlet_tseries::chunk::Chunk;

@@ -1,4 +1,5 @@
-//! The parser of label filters on any bytes: what it accepts finds through the index what a scan finds.
+//! The parser of label filters on any bytes: an accepted filter finds the same series through the index and
+//! by a scan.
 
 use martlet_tseries::filter::Filter;
 use martlet_tseries::index::LabelIndex;

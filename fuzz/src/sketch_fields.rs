@@ -1,5 +1,5 @@
 //! The decoders of the five sketches on any fields: they never panic nor allocate by a number that lies, and
-//! what they accept takes commands and goes round.
+//! an accepted sketch takes commands and goes round.
 //!
 //! The input is a byte for type and version, then fields: a byte for the kind, then eight bytes, or a length
 //! of two bytes and a string.

@@ -1,6 +1,5 @@
-//! A vector set's saved form and FILTER expressions, as anybody may send them: they are refused, or what
-//! was read is written the same way twice, can be searched and changed, and keeps its links in both
-//! directions.
+//! A vector set's saved form and FILTER expressions from any source: they are refused, or the value is
+//! written the same way twice, can be searched and changed, and keeps its links in both directions.
 
 use martlet_vector::element::Element;
 use martlet_vector::filter::Filter;
@@ -8,7 +7,7 @@ use martlet_vector::graph::{Graph, SearchOptions};
 use martlet_vector::saved::{Field, Saved, decode, encode};
 use std::borrow::Cow;
 
-/// Fields as bytes: a tag, then a number of 8 bytes or a length of one byte and so many bytes.
+/// Fields as bytes: a tag, then a number of 8 bytes or a length of one byte and that many bytes.
 pub fn encode_fields(saved: &Saved) -> Vec<u8> {
     let mut out = Vec::new();
     encode(&saved.graph.snapshot(), saved.projection.as_ref(), |field| match field {

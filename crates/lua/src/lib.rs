@@ -7,7 +7,7 @@ use std::ffi::c_int;
 pub use mlua_sys::*;
 
 unsafe extern "C-unwind" {
-    /// Makes room for so many more values, however many there are: `lua_checkstack` without its limit.
+    /// Makes room for `size` more values: `lua_checkstack` without its limit.
     pub fn lua_ensureroom(state: *mut lua_State, size: c_int);
 
     /// Raises the error of an allocation that failed.

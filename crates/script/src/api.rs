@@ -15,7 +15,7 @@ use crate::host::{Called, LogLevel, Verdict, propagate};
 use crate::output::{Held, Output};
 use crate::stack::{Kind, Raise, Results, Stack, to_integer};
 
-/// What scripts are told that the server is.
+/// The server's version as scripts see it.
 #[derive(Copy, Clone, Debug)]
 pub struct Version {
     /// `redis.REDIS_VERSION`
@@ -110,7 +110,7 @@ fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> Result<bool, 
             Kind::String => {
                 let bytes = stack.bytes(index).unwrap_or_default();
                 if arguments.capacity() - arguments.len() < bytes.len() {
-                    // Growing may double it, and what it has stays until it is copied.
+                    // Growing may double it, and the old buffer stays until it is copied.
                     stack.need(3 * (arguments.len() + bytes.len()))?;
                 }
                 martlet_base::copy::extend(arguments, bytes);
@@ -165,7 +165,7 @@ fn run(stack: &mut Stack<'_>) -> Result<bool, Raise> {
     let mut out = std::mem::take(&mut buffers.reply);
     out.clear();
     let mut reply = Reply::new(out, context.is_resp3.get());
-    // Half of what is left, as the other half is for the values that become of it.
+    // Half of the remaining bytes, since the other half is for the values made of it.
     reply.set_limit((stack.memory().left_bytes().saturating_sub(buffers.arguments.len()) / 2).max(1));
     let args = Args::new(&buffers.arguments, &buffers.spans);
     let called = context.with_host(|host| host.call(&args, &mut reply));
@@ -227,7 +227,8 @@ pub unsafe extern "C-unwind" fn hook(state: *mut martlet_lua::lua_State, _: *mut
     unsafe { crate::door::enter(state, check) };
 }
 
-/// Asks whether the script may go on, once for so many steps of a loop that input makes long.
+/// Asks whether the script may continue, once per number of steps of a loop whose length depends on the
+/// input.
 #[inline]
 pub fn step(stack: &mut Stack<'_>, steps: &mut u32) -> Result<(), Raise> {
     const STEPS: u32 = 1 << 16;
@@ -239,7 +240,7 @@ pub fn step(stack: &mut Stack<'_>, steps: &mut u32) -> Result<(), Raise> {
     check(stack).map(|_| ())
 }
 
-/// Asks whether the script may go on.
+/// Asks whether the script may continue.
 fn check(stack: &mut Stack<'_>) -> Results {
     let context = Context::of(stack);
     if context.ended.get().is_none()

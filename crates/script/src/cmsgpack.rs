@@ -190,7 +190,7 @@ fn unpack_limit(stack: &mut Stack<'_>) -> Results {
     read_all(stack, limit, offset)
 }
 
-/// What is said of [`Malformed::Stack`].
+/// The message of [`Malformed::Stack`].
 const STACK_FULL: &str =
     "stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)";
 
@@ -212,8 +212,8 @@ impl From<Raise> for Malformed {
     }
 }
 
-/// Pushes what the first argument holds; with a limit or an offset, at most so many values, behind the next
-/// offset.
+/// Pushes the values in the first argument; with a limit or an offset, at most that many values, behind the
+/// next offset.
 fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
     // SAFETY: the first argument stays where it is: values are pushed and taken above it.
     let data = unsafe { stack.anchored_argument(1)? };
@@ -256,14 +256,14 @@ fn read_all(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Results {
     Ok(stack.top() - before)
 }
 
-/// Takes so many bytes.
+/// Takes this number of bytes.
 fn take<'d>(rest: &mut &'d [u8], count: usize) -> Result<&'d [u8], Malformed> {
     let (taken, behind) = rest.split_at_checked(count).ok_or(Malformed::Short)?;
     *rest = behind;
     Ok(taken)
 }
 
-/// Takes an unsigned number of so many bytes.
+/// Takes an unsigned number of this many bytes.
 fn take_number(rest: &mut &[u8], bytes: usize) -> Result<u64, Malformed> {
     Ok(take(rest, bytes)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
@@ -276,8 +276,8 @@ enum Open {
     Map(usize, bool),
 }
 
-/// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the table is
-/// on the stack, and a map's key above it.
+/// Pushes a value. It is a loop, as the C stack is smaller than Lua's: the open tables are on Lua's stack, a
+/// map's key above its table.
 fn read_value(stack: &mut Stack<'_>, rest: &mut &[u8], steps: &mut u32) -> Result<(), Malformed> {
     let mut open = Vec::new();
     loop {

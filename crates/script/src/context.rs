@@ -1,4 +1,4 @@
-//! What belongs to one Lua state besides what Lua keeps itself: its memory, the host of the script that runs.
+//! Data of one Lua state besides Lua's own: its memory, the host of the running script.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -22,9 +22,9 @@ pub struct Compiled(pub(crate) c_int);
 pub struct Registered {
     /// Its name.
     pub name: Vec<u8>,
-    /// What the library says of it.
+    /// The library's description of it.
     pub description: Option<Vec<u8>>,
-    /// What it promises.
+    /// Its flags.
     pub flags: ScriptFlags,
     /// Its code.
     pub function: Compiled,
@@ -33,7 +33,7 @@ pub struct Registered {
 /// How a script has been ended from outside.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its host could not go on with it: it has no reply.
+    /// Its host could not continue it: it has no reply.
     Abandoned,
     /// It was killed, with this error.
     Killed(&'static str),
@@ -49,18 +49,18 @@ pub struct Context {
     host: Cell<Option<*mut dyn Host>>,
     /// `redis.setresp(3)` was called.
     pub(crate) is_resp3: Cell<bool>,
-    /// The script must not go on.
+    /// The script must end.
     pub(crate) ended: Cell<Option<Ended>>,
     pub(crate) json: Cell<JsonSettings>,
     pub(crate) random: RefCell<Random>,
     pub(crate) buffers: RefCell<Buffers>,
-    /// What the library that is being loaded has registered; `None` while none is.
+    /// The functions registered by the library that is being loaded; `None` outside a load.
     pub(crate) registered: RefCell<Option<Vec<Registered>>>,
     /// The panic of a function that the script has called.
     panic: Cell<Option<Panic>>,
 }
 
-/// What a panic carries.
+/// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// Buffers that calls of commands use again and again.
@@ -87,7 +87,7 @@ impl Context {
         }
     }
 
-    /// Keeps the panic of a function; what is raised instead.
+    /// Keeps the panic of a function; returns the error to raise instead.
     #[cold]
     pub(crate) fn keep_panic(&self, panic: Panic) -> Raise {
         self.panic.set(Some(panic));
@@ -118,10 +118,10 @@ impl Context {
         data.cast()
     }
 
-    /// Says for whom scripts run; who it was before.
+    /// Sets the host of scripts; returns the one before.
     ///
     /// # Safety
-    /// The host is there, and not used otherwise, until the one before is put back.
+    /// The host is alive, and not used otherwise, until the one before is put back.
     pub(crate) unsafe fn set_host(&self, host: Option<*mut dyn Host>) -> Option<*mut dyn Host> {
         self.host.replace(host)
     }
@@ -130,7 +130,8 @@ impl Context {
     #[inline]
     pub(crate) fn with_host<R>(&self, work: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
         let host = self.host.take()?;
-        // SAFETY: whoever set it vouches for it, and nobody else can get it meanwhile, since it was taken.
+        // SAFETY: the caller of `set_host` vouches for it, and no other code can get it in this time, since
+        // it was taken.
         let result = work(unsafe { &mut *host });
         self.host.set(Some(host));
         Some(result)

@@ -33,7 +33,7 @@ impl<'r> Unread<'r> {
 
 /// Why a reply cannot be read.
 enum Unreadable {
-    /// It is none.
+    /// The bytes are malformed.
     Malformed,
     /// Memory does not suffice.
     Raised(Raise),
@@ -47,7 +47,7 @@ impl From<Raise> for Unreadable {
 
 type Read = Result<(), Unreadable>;
 
-/// Pushes a command's reply; `nil` for what is none.
+/// Pushes a command's reply; `nil` for malformed bytes.
 ///
 /// # Errors
 /// [`Raise::Memory`]
@@ -179,7 +179,7 @@ fn push_verbatim(stack: &mut Stack<'_>, bytes: &[u8]) -> Result<(), Raise> {
 /// How values are written.
 #[derive(Copy, Clone)]
 struct Form {
-    /// What the script speaks, which decides about booleans only; the rest is up to the reply's own version.
+    /// The script's protocol, which decides about booleans only; the rest is up to the reply's own version.
     resp3: bool,
     /// Bytes of the reply at which writing ends.
     max_bytes: usize,

@@ -31,7 +31,7 @@ pub(crate) use entry;
 /// Runs a function for Lua.
 ///
 /// A panic must not unwind through Lua's frames: it is kept, raised as an error that no script can catch, and
-/// goes on where the script was called from.
+/// resumed where the script was called from.
 ///
 /// # Safety
 /// `state` is one of an `Interpreter`, or a coroutine of it, in a call from Lua.
@@ -54,7 +54,7 @@ pub unsafe fn enter(state: *mut lua_State, function: Function) -> c_int {
         Err(raise) => prepare(&mut unsafe { Stack::of(state) }, raise),
     };
     memory.set_bounded(was_bounded);
-    // SAFETY: what is raised is on the stack, and nothing is left to drop in this frame.
+    // SAFETY: the error is on the stack, and nothing is left to drop in this frame.
     unsafe {
         match raised {
             Raised::Top => {}
@@ -77,7 +77,7 @@ enum Raised {
     Memory,
 }
 
-/// Leaves nothing on the stack but what is raised. All else goes first: a function may have filled the stack
+/// Leaves nothing on the stack but the error. All else is removed first: a function may have filled the stack
 /// to its end, and Lua pushes the error's place without asking for room.
 fn prepare(stack: &mut Stack<'_>, raise: Raise) -> Raised {
     if let Raise::Top = raise {

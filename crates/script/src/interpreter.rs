@@ -29,13 +29,13 @@ const SEEN_GLOBALS: c_int = 4;
 /// Values on the stack while no script runs.
 const FIXED: c_int = 4;
 
-/// Instructions after which a script's host is asked whether it may go on.
+/// Instructions between two questions to a script's host whether it may continue.
 const INTERRUPT_INSTRUCTIONS: c_int = 100_000;
 
 /// A state of less garbage and all else, in bytes, is small.
 const SMALL_BYTES: usize = 1 << 20;
-/// How large a state grows before the next collection begins, in percent of what the last one has left: a
-/// small one, and others (Lua's own default).
+/// The size of a state at which the next collection begins, in percent of the last one's remainder: a small
+/// one, and others (Lua's own default).
 const PAUSE_SMALL_PERCENT: c_int = 400;
 const PAUSE_PERCENT: c_int = 200;
 
@@ -46,7 +46,7 @@ type Library = fn(&mut Stack<'_>);
 const LIBRARIES: &[(&str, Library)] =
     &[("cjson", cjson::push), ("cmsgpack", cmsgpack::push), ("struct", structs::push), ("bit", bits::push)];
 
-/// What a state is for.
+/// The use of a state.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// EVAL's scripts.
@@ -71,11 +71,11 @@ pub enum Run {
     Replied,
     /// With an error.
     Failed(ScriptError),
-    /// Its host could not go on.
+    /// Its host could not continue.
     Abandoned,
 }
 
-/// What a script is given.
+/// The inputs of a script.
 #[derive(Copy, Clone, Debug)]
 pub struct Inputs<'a, 'k> {
     /// The name that errors tell: its digest.
@@ -100,7 +100,7 @@ unsafe impl Send for Interpreter {}
 
 impl Drop for Interpreter {
     fn drop(&mut self) {
-        // SAFETY: no script runs, and nobody has the state or the context any more.
+        // SAFETY: no script runs, and no other code has the state or the context any more.
         unsafe {
             (*self.context).memory.set_bounded(false);
             lua::lua_close(self.state);
@@ -148,7 +148,7 @@ impl Interpreter {
                 stack.push_copy(SEEN_GLOBALS);
             }
         }
-        // SAFETY: a table is on top; from here on it is where what is compiled looks for its globals.
+        // SAFETY: a table is on top; from here on compiled code looks for its globals there.
         unsafe { lua::lua_replace(state, lua::LUA_GLOBALSINDEX) };
         debug_assert_eq!(stack.top(), FIXED);
         interpreter
@@ -165,7 +165,7 @@ impl Interpreter {
     }
 
     fn stack(&mut self) -> Stack<'_> {
-        // SAFETY: no script runs, so that memory is unbounded and nobody else works on the state.
+        // SAFETY: no script runs, so that memory is unbounded and no other code works on the state.
         unsafe { Stack::of(self.state) }
     }
 
@@ -308,7 +308,7 @@ impl Interpreter {
         ended
     }
 
-    /// Calls the function below so many arguments on top; below it is the handler of errors.
+    /// Calls the function below `arguments` arguments on top; below it is the handler of errors.
     fn call(&mut self, host: &mut dyn Host, arguments: c_int) -> c_int {
         let host: *mut (dyn Host + '_) = host;
         // SAFETY: only the lifetime changes; the host is taken back before this one ends.
@@ -320,7 +320,7 @@ impl Interpreter {
         // SAFETY: arguments are on top, a function and the handler below them; errors end here.
         let status = unsafe { lua::lua_pcall(self.state, arguments, 1, -2 - arguments) };
         context.memory.set_bounded(false);
-        // SAFETY: that is who it was before.
+        // SAFETY: that is the host before this call.
         unsafe { context.set_host(before) };
         if let Some(panic) = context.take_panic() {
             self.take_ended();
@@ -496,7 +496,7 @@ fn place_error(stack: &mut Stack<'_>) -> Results {
     Ok(1)
 }
 
-/// Source and line of the function that has raised an error: of its caller, if it is none of Lua's own.
+/// Source and line of the function that has raised an error: of its caller, if it is not a Lua function.
 fn place_of_caller(stack: &mut Stack<'_>) -> Option<(Vec<u8>, c_int)> {
     let mut found = None;
     for level in [1, 2] {

@@ -1,6 +1,6 @@
 //! Lua 5.1 as scripts of Redis see it: the sandbox, `redis.*`, conversions of replies and values.
 //!
-//! The crate knows no server: what a script asks for goes through [`Host`].
+//! The crate knows no server: a script's calls go through [`Host`].
 
 mod api;
 mod bits;

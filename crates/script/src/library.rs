@@ -1,7 +1,7 @@
-//! Libraries of functions: what their code finds while it is loaded, and `redis.register_function`.
+//! Libraries of functions: the environment of their code during a load, and `redis.register_function`.
 //!
-//! Invariant: what a library registers is in the registry of the state, and nowhere else, until
-//! [`Interpreter::load_library`](crate::Interpreter::load_library) hands it over or forgets it.
+//! Invariant: a library's registrations are in the registry of the state, and nowhere else, until
+//! [`Interpreter::load_library`](crate::Interpreter::load_library) passes them on or drops them.
 
 use std::ffi::c_int;
 
@@ -38,10 +38,10 @@ pub fn push_globals(stack: &mut Stack<'_>, version: Version) {
     sandbox::refuse_unknown_fields(stack, globals);
 }
 
-/// What is wrong with a registration.
+/// The fault of a registration.
 type Refused = &'static str;
 
-/// What is given with a function, which is the second value of the stack.
+/// The arguments with a function, which is the second value of the stack.
 struct Given {
     name: Vec<u8>,
     description: Option<Vec<u8>>,
@@ -102,7 +102,7 @@ fn read_named(stack: &mut Stack<'_>) -> Result<Given, Refused> {
         if !matches!(stack.kind(-2), Kind::String | Kind::Number) {
             return Err("named argument key given to redis.register_function is not a string");
         }
-        // A number stays one: the walk goes on from it.
+        // A number stays a number: the walk continues from it.
         let key = stack.bytes(-2).unwrap_or_default().to_ascii_lowercase();
         match key.as_slice() {
             b"function_name" => {

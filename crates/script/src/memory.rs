@@ -1,9 +1,8 @@
 //! The memory of one Lua state: counted, and bounded while a script's own code runs.
 //!
 //! Invariant: an allocation that Rust asks Lua for never fails, so no error of Lua's jumps over a Rust frame.
-//! Only Lua's own functions meet the bound. A Rust function asks [`Memory::has_room`] before it allocates as
-//! much as its input wants, from Lua or for itself; what it has for itself while it runs is an
-//! `Output`.
+//! Only Lua's own functions meet the bound. A Rust function asks [`Memory::has_room`] before an allocation
+//! that grows with its input, by Lua or by Rust; its own buffer while it runs is an `Output`.
 
 use std::alloc::{Layout, dealloc, handle_alloc_error, realloc};
 use std::cell::Cell;
@@ -59,7 +58,7 @@ impl Memory {
         }
     }
 
-    /// Whether scripts can have so many bytes more.
+    /// Whether scripts can have this many bytes more.
     #[inline]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.used_bytes.get().saturating_add(bytes) <= self.max_bytes

@@ -42,7 +42,7 @@ impl<'m> Output<'m> {
         &mut self.bytes
     }
 
-    /// Makes room for so many bytes more.
+    /// Makes room for this many bytes more.
     ///
     /// # Errors
     /// [`Raise::Memory`]
@@ -63,7 +63,7 @@ impl<'m> Output<'m> {
         grown.map_err(|_| Raise::Memory)
     }
 
-    /// Whether it can be so large: what it has stays until it is copied, and Lua's copy comes later.
+    /// Whether it can be that large: the old buffer stays until it is copied, and Lua's copy comes later.
     fn fits(&self, capacity: usize) -> bool {
         capacity.checked_mul(2).is_some_and(|bytes| self.memory.has_room(bytes))
     }
@@ -98,7 +98,7 @@ pub struct Held<'m> {
 }
 
 impl<'m> Held<'m> {
-    /// Counts so many bytes.
+    /// Counts this many bytes.
     ///
     /// # Errors
     /// [`Raise::Memory`] if scripts cannot have them.

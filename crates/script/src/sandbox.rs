@@ -92,10 +92,10 @@ fn push_closure(stack: &mut Stack<'_>, function: lua_CFunction) {
     unsafe { lua::lua_pushcclosure(stack.state(), function, 1) }
 }
 
-/// Runs the function that a guard has, in the guard's own frame.
+/// Runs a guard's function, in the guard's own frame.
 ///
 /// # Safety
-/// The running function was made by [`push_closure`] with a C function that has no values of its own.
+/// The running function was made by [`push_closure`] with a C function that has no further values.
 unsafe fn run_guarded(state: *mut lua_State) -> c_int {
     // SAFETY: the caller says so.
     unsafe { lua::lua_tocfunction(state, lua::lua_upvalueindex(1)).map_or(0, |original| original(state)) }
@@ -110,7 +110,7 @@ unsafe extern "C-unwind" fn guarded_rawset(state: *mut lua_State) -> c_int {
 }
 
 unsafe extern "C-unwind" fn guarded_insert(state: *mut lua_State) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     unsafe {
         enter(state, refuse_insert);
         run_guarded(state)
@@ -118,7 +118,7 @@ unsafe extern "C-unwind" fn guarded_insert(state: *mut lua_State) -> c_int {
 }
 
 unsafe extern "C-unwind" fn guarded_read(state: *mut lua_State) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     unsafe {
         enter(state, reveal);
         run_guarded(state)
@@ -136,13 +136,12 @@ unsafe extern "C-unwind" fn pairs(state: *mut lua_State) -> c_int {
     }
 }
 
-/// As Redis 7: of an error that is a table the text is returned, or the table and what it has in the text's
-/// place.
+/// As Redis 7: of an error that is a table the text is returned, or the table in place of the text.
 unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
     // SAFETY: a call has room for two values more.
     unsafe {
         if lua::lua_gettop(state) == 0 {
-            // As Redis: what is called then is a boolean.
+            // As Redis: the value that is called then is a boolean.
             lua::lua_pushboolean(state, 1);
         }
         lua::lua_pushboolean(state, 1);
@@ -160,7 +159,7 @@ unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
 /// As Lua's, but the handler of a script that must end is passed over: it would run within the hook that has
 /// ended it, where nothing can end it any more.
 unsafe extern "C-unwind" fn xpcall(state: *mut lua_State) -> c_int {
-    // SAFETY: there are two values, and room for what is pushed.
+    // SAFETY: there are two values, and room for further ones.
     unsafe {
         lua::luaL_checkany(state, 2);
         lua::lua_settop(state, 2);
@@ -239,12 +238,12 @@ fn refuse_protected(stack: &mut Stack<'_>) -> Results {
     Ok(0)
 }
 
-/// Refuses arguments that `rawset` takes; it has an error of its own for others, and changes nothing.
+/// Refuses arguments that `rawset` would take; it has its own error for others, and changes nothing.
 fn refuse_rawset(stack: &mut Stack<'_>) -> Results {
     if stack.top() < 3 { Ok(0) } else { refuse_protected(stack) }
 }
 
-/// Refuses arguments that `table.insert` takes; it has an error of its own for others, and changes nothing.
+/// Refuses arguments that `table.insert` would take; it has its own error for others, and changes nothing.
 fn refuse_insert(stack: &mut Stack<'_>) -> Results {
     match stack.top() {
         2 => refuse_protected(stack),
@@ -321,8 +320,8 @@ fn refuse_unknown(stack: &mut Stack<'_>) -> Results {
     Err(Raise::Error(text.concat()))
 }
 
-/// Replaces the table on top by one through which it can only be read. What `getmetatable` tells of it is
-/// below it: a table, or a boolean for nothing.
+/// Replaces the table on top by a read-only proxy. The result of `getmetatable` is below it: a table, or a
+/// boolean for nothing.
 fn protect(stack: &mut Stack<'_>) {
     let real = stack.top();
     stack.push_table(0, 0);

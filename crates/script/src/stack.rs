@@ -1,10 +1,10 @@
 //! Lua's stack for functions written in Rust.
 //!
 //! Invariant: a Rust function never meets an error of Lua's. Allocations cannot fail while it runs (see
-//! [`crate::memory`]), no finalizer runs (scripts can make no userdata), and what is called here consults no
-//! metatable. It returns its own error, which is raised once nothing of it is left to drop. There is always
+//! [`crate::memory`]), no finalizer runs (scripts can make no userdata), and no function called here consults
+//! a metatable. It returns its own error, which is raised once nothing of it is left to drop. There is always
 //! room for another value, whatever the arguments are: Lua's limit of a function's values holds for
-//! [`Stack::reserve`], which functions ask whose input decides how many they push.
+//! [`Stack::reserve`], which a function calls whose number of pushed values depends on its input.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::memory::Memory;
 pub enum Raise {
     /// A text, before which Lua puts the place of the call.
     Error(Vec<u8>),
-    /// What is wrong with an argument, the first being 1.
+    /// The fault of an argument, the first being 1.
     Argument(c_int, Vec<u8>),
     /// The value on top of the stack.
     Top,
@@ -42,7 +42,7 @@ impl Raise {
 /// How many values on top of the stack are a function's results.
 pub type Results = Result<c_int, Raise>;
 
-/// What x86 makes of a double that it converts to an integer: towards zero; what has none becomes the least.
+/// x86's conversion of a double to an integer: towards zero; a double without one becomes the least.
 pub fn to_integer(number: f64) -> i64 {
     if number >= -(2f64.powi(63)) && number < 2f64.powi(63) { number as i64 } else { i64::MIN }
 }
@@ -80,7 +80,7 @@ const OBJECT_BYTES: usize = 32;
 /// top.
 pub struct Stack<'l> {
     state: *mut lua_State,
-    /// Lua has been asked for room for so many values more, at least, than there are.
+    /// Number of values for which Lua has been asked for room, at least, beyond the present ones.
     spare: c_int,
     alive: PhantomData<&'l ()>,
 }
@@ -89,12 +89,12 @@ impl<'s> Stack<'s> {
     /// The stack of a state.
     ///
     /// # Safety
-    /// The state is alive for `'l`, its memory is unbounded, and nobody else works on it meanwhile.
+    /// The state is alive for `'l`, its memory is unbounded, and no other code works on it in that time.
     pub unsafe fn of<'l>(state: *mut lua_State) -> Stack<'l> {
         Stack { state, spare: 0, alive: PhantomData }
     }
 
-    /// The state, for what is not here.
+    /// The state, for calls that are not here.
     pub(crate) fn state(&self) -> *mut lua_State {
         self.state
     }
@@ -146,7 +146,7 @@ impl<'s> Stack<'s> {
         self.set_top(self.top() - count);
     }
 
-    /// Whether there is room for so many values more; Lua's stack has a limit.
+    /// Whether there is room for this many values more; Lua's stack has a limit.
     #[inline]
     pub fn reserve(&mut self, count: c_int) -> bool {
         // The caller may push without telling.
@@ -174,7 +174,7 @@ impl<'s> Stack<'s> {
         unsafe { Memory::of(self.state) }
     }
 
-    /// Fails if scripts cannot have so many bytes more: for what is about to be allocated, by Lua or by Rust.
+    /// Fails if scripts cannot have this many bytes more: for a coming allocation, by Lua or by Rust.
     #[inline]
     pub fn need(&self, bytes: usize) -> Result<(), Raise> {
         if self.memory().has_room(bytes) { Ok(()) } else { Err(Raise::Memory) }
@@ -197,7 +197,7 @@ impl<'s> Stack<'s> {
         }
     }
 
-    /// The name of a value's type, `no value` if there is none.
+    /// The name of a value's type, `no value` if absent.
     pub fn type_name(&self, index: c_int) -> &'static str {
         match self.kind(index) {
             Kind::None => "no value",
@@ -216,7 +216,7 @@ impl<'s> Stack<'s> {
 
     // ---- reading ----
 
-    /// A number, or what a string spells; 0 for anything else.
+    /// A number, or the one that a string spells; 0 for anything else.
     #[inline]
     pub fn number(&self, index: c_int) -> f64 {
         // SAFETY: the index was checked.
@@ -269,7 +269,7 @@ impl<'s> Stack<'s> {
         self.bytes(index)
     }
 
-    /// The address that tells a table or function from others.
+    /// The address that identifies a table or function.
     pub fn identity(&self, index: c_int) -> *const c_void {
         // SAFETY: the index was checked.
         unsafe { lua::lua_topointer(self.state, self.checked(index)) }
@@ -364,7 +364,7 @@ impl<'s> Stack<'s> {
     /// Pushes an address.
     pub fn push_address(&mut self, address: *mut c_void) {
         self.room();
-        // SAFETY: there is room; Lua does not look at what is there.
+        // SAFETY: there is room; Lua does not look at the memory there.
         unsafe { lua::lua_pushlightuserdata(self.state, address) }
     }
 
@@ -375,7 +375,7 @@ impl<'s> Stack<'s> {
         unsafe { lua::lua_pushcclosure(self.state, function, 0) }
     }
 
-    /// Pushes an empty table with room for so many elements and fields.
+    /// Pushes an empty table with room for this many elements and fields.
     #[inline]
     pub fn push_table(&mut self, elements: usize, fields: usize) {
         self.room();
@@ -400,7 +400,7 @@ impl<'s> Stack<'s> {
         unsafe { lua::lua_concat(self.state, count) }
     }
 
-    /// Moves the top to `index`, and what is there upwards.
+    /// Moves the top to `index`, and the values there upwards.
     pub fn insert(&mut self, index: c_int) {
         // SAFETY: there is a value.
         unsafe { lua::lua_insert(self.state, self.present(index)) }
@@ -414,7 +414,7 @@ impl<'s> Stack<'s> {
 
     // ---- tables ----
 
-    /// Replaces the key on top by what the table at `index` has there.
+    /// Replaces the key on top by its value in the table at `index`.
     #[inline]
     pub fn get(&mut self, index: c_int) {
         // SAFETY: there are a table and a key.
@@ -510,7 +510,7 @@ impl<'s> Stack<'s> {
     }
 
     /// Replaces the key on top by the next key of the table at `index` and its value; by nothing, and false,
-    /// after the last. `nil` comes before the first. The table must not be given new keys meanwhile.
+    /// after the last. `nil` comes before the first. The table must not get new keys during the walk.
     pub fn next(&mut self, index: c_int) -> bool {
         self.room();
         let table = self.table(self.absolute(index));

@@ -82,7 +82,7 @@ impl<'t> Format<'t> {
         Ok(Format { text, at: 0, is_big: false, alignment: 1, is_measured: false })
     }
 
-    /// The number at this place, or `default` if there is none.
+    /// The number at this place, or `default` if absent.
     fn number(&mut self, default: usize) -> Result<usize, Raise> {
         let mut number: Option<i32> = None;
         while let Some(digit) = self.text.get(self.at).filter(|byte| byte.is_ascii_digit()) {

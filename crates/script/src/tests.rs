@@ -1,4 +1,4 @@
-//! Scripts against a host that answers what it is told to.
+//! Scripts against a host with scripted replies.
 
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -7,7 +7,7 @@ use crate::{Called, Engine, Host, Inputs, Interpreter, LogLevel, Run, Verdict, V
 
 pub(crate) const MEMORY_MAX_BYTES: usize = 64 << 20;
 
-/// Echoes: `raw X` answers X as it is, `stop` cannot go on, anything else the arguments as an array.
+/// Echoes: `raw X` answers X unchanged, `stop` cannot continue, anything else the arguments as an array.
 #[derive(Default)]
 pub(crate) struct Echo {
     calls: Vec<Vec<Vec<u8>>>,
@@ -17,7 +17,7 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// One that ends the script when it is asked for this time whether to go on.
+    /// One that ends the script at this interrupt.
     pub(crate) fn killing_at(interrupt: usize) -> Echo {
         Echo { kill_at: Some(interrupt), ..Echo::default() }
     }
@@ -274,7 +274,7 @@ fn a_function_that_fails_with_its_stack_full_says_where() {
     assert_eq!(run(source), "$2 ok ");
 }
 
-/// Loads a library and calls its functions one after another; what they answer, or the library's error.
+/// Loads a library and calls its functions one after another; returns their answers, or the library's error.
 fn load(code: &str, host: &mut Echo) -> Vec<String> {
     let version = Version { text: "7.0.15", number: 0x0007_000F };
     let mut interpreter = Interpreter::new(Engine::Functions, version, MEMORY_MAX_BYTES);

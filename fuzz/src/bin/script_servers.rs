@@ -1,5 +1,5 @@
-//! Runs programs of `script_calls` on a server of ours, beside a real one, for as long as it is told to:
-//! findings are written with their seeds, and the run goes on with fresh servers.
+//! Runs programs of `script_calls` on a Martlet server, beside a real one, for the given time: findings are
+//! written with their seeds, and the run continues with fresh servers.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use martlet_fuzz::script_calls::program::program;
 const USAGE: &str =
     "script_servers [--seconds N] [--seed N] [--victim PATH] [--peer PATH | --no-peer] [--folder PATH]";
 
-/// What the command line says.
+/// The options of the command line.
 struct Options {
     seconds: u64,
     seed: u64,

@@ -34,7 +34,7 @@ pub fn names(reply: &[u8]) -> Vec<String> {
     text.lines().filter(|name| !name.starts_with("__")).map(str::to_owned).collect()
 }
 
-/// Times that a program may be asked whether it goes on, every 100,000 instructions.
+/// Most interrupts of a program, one every 100,000 instructions.
 const INTERRUPTS_MAX: usize = 100;
 
 /// A server that answers each command with its arguments.

@@ -35,7 +35,7 @@ pub enum Outcome {
     Ended(String),
 }
 
-/// A server in a folder of its own.
+/// A server in a separate folder.
 pub struct Server {
     program: PathBuf,
     words: Vec<String>,

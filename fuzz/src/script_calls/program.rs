@@ -1,7 +1,7 @@
-//! Programs of Lua that call the functions of the sandbox with values from the edges of what they take,
-//! within each other and within everything that calls back.
+//! Programs of Lua that call the functions of the sandbox with extreme values, within each other and within
+//! every function that takes a callback.
 //!
-//! Invariant: the same input and functions give the same program; the program's reply tells every outcome.
+//! Invariant: the same input and functions give the same program; the program's reply has every outcome.
 
 use crate::mutate::Mutator;
 
@@ -69,7 +69,7 @@ const NUMBERS: &[&str] = &[
     "-0",
 ];
 
-/// Lengths of what is repeated.
+/// Lengths of repetitions.
 const COUNTS: &[&str] = &[
     "1", "2", "3", "15", "16", "31", "32", "33", "64", "198", "199", "200", "250", "999", "1000", "1001",
     "2500",
@@ -223,7 +223,7 @@ const STRINGS: &[&str] = &[
     "'__index'",
 ];
 
-/// What is repeated, with `%` for how often.
+/// Repeated expressions, with `%` for the number of repetitions.
 const REPEATED: &[&str] = &[
     "rep('x', %)",
     "rep('ab', %)",
@@ -342,7 +342,7 @@ const OTHERS: &[&str] = &[
     "coroutine.create(error)",
 ];
 
-/// Commands, for `redis.call` and what is like it.
+/// Commands for `redis.call` and its kin.
 const COMMANDS: &[&str] = &[
     "'ping'",
     "'echo','a'",

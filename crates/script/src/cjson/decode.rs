@@ -29,7 +29,7 @@ pub fn decode(stack: &mut Stack<'_>) -> Results {
     }
 }
 
-/// A token; what it holds is pushed, if it is part of a value.
+/// A token; its content is pushed, if it is part of a value.
 #[derive(Debug, PartialEq)]
 enum Token {
     ObjectBegin,
@@ -92,8 +92,8 @@ impl Parser<'_> {
         Raise::error(format!("Expected {expected} but found {found} at character {place}"))
     }
 
-    /// Pushes a value. It is a loop, as the C stack would not hold what Lua's does: of what is open, the
-    /// table is on the stack, and an object's key above it.
+    /// Pushes a value. It is a loop, as the C stack is smaller than Lua's: the open tables are on Lua's
+    /// stack, an object's key above its table.
     fn push_document(&mut self, stack: &mut Stack<'_>) -> Result<(), Raise> {
         let mut steps = 0;
         let mut token = self.next();
@@ -128,8 +128,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Puts the value on top into what is open, and ends what ends with it; the token that begins the next
-    /// value, or none after the last.
+    /// Puts the value on top into the open table, and ends the tables that end with it; returns the token
+    /// that begins the next value, or none after the last.
     fn end_value(&mut self, stack: &mut Stack<'_>) -> Result<Option<Token>, Raise> {
         loop {
             let Some(innermost) = self.open.last_mut() else { return Ok(None) };
@@ -278,7 +278,8 @@ impl Parser<'_> {
     fn string(&mut self) -> Token {
         self.at += 1;
         let rest = &self.text[self.at..];
-        // As far as the first quote; an escaped one is not the end, but makes no more of what is read either.
+        // As far as the first quote; an escaped one is not the end, but the further text does not change the
+        // result.
         let len = rest.iter().position(|&byte| byte == b'"').unwrap_or(rest.len());
         let mut out = Vec::with_capacity(len);
         loop {
@@ -391,7 +392,7 @@ fn scan_decimal(text: &[u8]) -> Option<(f64, usize)> {
     Some((value, len))
 }
 
-/// What follows `0x`, at least one digit; the length counts the prefix.
+/// The digits behind `0x`, at least one; the length counts the prefix.
 fn scan_hexadecimal(text: &[u8]) -> (f64, usize) {
     let (mut value, mut scale, mut at, mut is_fraction) = (0f64, 0i32, 0, false);
     while let Some(&byte) = text.get(at) {
