@@ -1,7 +1,7 @@
 //! Compaction rules as data: a series fills another one, bucket by bucket.
 //!
 //! A rule never touches its destination. Its changes there are [`Effect`]s, which the caller applies
-//! with [`Series::apply`](crate::series::Series::apply) and records with the write that caused them.
+//! with `Series::apply` and records with the write that caused them.
 //!
 //! Invariant: the accumulator has the samples of the open bucket, if there is one.
 
@@ -70,7 +70,7 @@ pub enum Action {
     /// The buckets from the first to the second timestamp have lost all their samples.
     Delete(u64, u64),
     /// The open bucket has lost all its samples. The destination's last sample before this time goes, and its
-    /// bucket becomes the open one, by [`Series::reopen`](crate::series::Series::reopen) of the source.
+    /// bucket becomes the open one, by `Series::reopen` of the source.
     Reopen(u64),
 }
 

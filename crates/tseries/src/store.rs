@@ -191,6 +191,7 @@ impl Store {
         let capacity_bytes = chunk.capacity_bytes;
         let splits = self.must_split(chunk) && chunk.len() > 1;
         let mut samples = chunk.to_samples();
+        let old = if splits { samples.clone() } else { Vec::new() };
         let old_len = samples.len();
         let place = samples.partition_point(|other| other.timestamp < sample.timestamp);
         let mut stored = Sample::new(sample.timestamp, sample.value);
@@ -210,7 +211,7 @@ impl Store {
             let cut = old_len - old_len / 2;
             let is_new = samples.len() > old_len;
             let cut = (cut + usize::from(is_new && place <= cut)).min(samples.len());
-            self.split_into(key, &samples, cut, stored, is_new, capacity_bytes);
+            self.split_into(key, &samples, cut, &old, capacity_bytes);
         } else {
             let is_grown = samples.len() > old_len;
             self.replace_chunk(key, &samples, capacity_bytes, is_grown);
@@ -255,33 +256,26 @@ impl Store {
         }
     }
 
-    /// As [`replace_chunk`](Store::replace_chunk), in two chunks. The sizes are those of the halves before
-    /// the sample `stored` came into one of them.
+    /// As [`replace_chunk`](Store::replace_chunk), in two chunks. Their sizes are those of the halves of `old`, the
+    /// samples before the change.
     fn split_into(
         &mut self,
         key: Option<u64>,
         samples: &[Sample],
         cut: usize,
-        stored: Sample,
-        is_new: bool,
+        old: &[Sample],
         capacity_bytes: u64,
     ) {
         let (left, right) = samples.split_at(cut);
-        let size = |half: &[Sample]| {
-            let without: Vec<Sample> = half
-                .iter()
-                .copied()
-                .filter(|other| !(is_new && other.timestamp == stored.timestamp))
-                .collect();
-            match self.encoding {
-                Encoding::Uncompressed => without.len() as u64 * SAMPLE_BYTES,
-                Encoding::Compressed => {
-                    let (meter, _, grown) = measure(&without, capacity_bytes);
-                    trimmed(grown, meter.bits)
-                }
+        let size = |half: &[Sample]| match self.encoding {
+            Encoding::Uncompressed => half.len() as u64 * SAMPLE_BYTES,
+            Encoding::Compressed => {
+                let (meter, _, grown) = measure(half, capacity_bytes);
+                trimmed(grown, meter.bits)
             }
         };
-        let (left_bytes, right_bytes) = (size(left), size(right));
+        let (old_left, old_right) = old.split_at(old.len() - old.len() / 2);
+        let (left_bytes, right_bytes) = (size(old_left), size(old_right));
         self.replace_chunk(key, right, right_bytes, true);
         let left_bytes = match self.encoding {
             Encoding::Compressed => measure(left, left_bytes).2,
