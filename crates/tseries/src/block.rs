@@ -341,11 +341,11 @@ fn load_bits(bytes: &[u8], bit: usize, width: u32) -> u64 {
     if width == 0 {
         return 0;
     }
-    let mut window = [0; 16];
-    let rest = bytes.get(bit / 8..).unwrap_or_default();
-    let length = rest.len().min(16);
-    window[..length].copy_from_slice(&rest[..length]);
-    let value = (u128::from_le_bytes(window) >> (bit % 8)) as u64;
+    let (at, shift) = (bit / 8, (bit % 8) as u32);
+    let mut value = word(bytes, at) >> shift;
+    if shift + width > 64 {
+        value |= u64::from(bytes.get(at + 8).copied().unwrap_or(0)) << (64 - shift);
+    }
     if width == 64 { value } else { value & ((1 << width) - 1) }
 }
 
@@ -389,6 +389,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     if let Some(found) = bytes.get(at..at + 8) {
         word.copy_from_slice(found);
+    } else if let Some(rest) = bytes.get(at..) {
+        word[..rest.len()].copy_from_slice(rest);
     }
     u64::from_le_bytes(word)
 }
