@@ -256,8 +256,8 @@ impl Store {
         }
     }
 
-    /// As [`replace_chunk`](Store::replace_chunk), in two chunks. Their sizes are those of the halves of `old`, the
-    /// samples before the change.
+    /// As [`replace_chunk`](Store::replace_chunk), in two chunks. Their sizes are those of the halves of
+    /// `old`, the samples before the change.
     fn split_into(
         &mut self,
         key: Option<u64>,

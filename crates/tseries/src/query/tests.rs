@@ -118,7 +118,8 @@ fn random_options(random: &mut Random, last: u64) -> RangeOptions {
             Aggregator::Last,
         ];
         let count = 1 + random.below(3);
-        // In reverse, `last` of a bucket of NaN is the value of the later bucket: the model has the earlier one.
+        // In reverse, `last` of a bucket of NaN is the value of the later bucket: the model has the earlier
+        // one.
         let choices = all.len() as u64 - u64::from(options.is_reverse);
         let aggregators = (0..count).map(|_| all[random.below(choices) as usize]).collect();
         let align = [Align::Zero, Align::Start, Align::At(random.below(40))][random.below(3) as usize];
