@@ -5,6 +5,7 @@ pub mod acl_rules;
 pub mod append_log;
 pub mod cluster_bus;
 pub mod commands;
+pub mod json;
 pub mod mutate;
 pub mod nodes_conf;
 pub mod rdb_file;
@@ -31,6 +32,9 @@ pub const TARGETS: &[Target] = &[
     ("append_log", append_log::check, seeds::logs),
     ("cluster_bus", cluster_bus::check, seeds::bus_packets),
     ("nodes_conf", nodes_conf::check, seeds::nodes_files),
+    ("json_cbor", json::check_cbor, json::cbor_seeds),
+    ("json_path", json::check_path, json::path_seeds),
+    ("json_text", json::check_text, json::text_seeds),
     ("request_parser", request_parser::check, seeds::requests),
     ("reply_decoder", reply_decoder::check, seeds::replies),
     ("rdb_file", rdb_file::check, seeds::files),

@@ -59,6 +59,21 @@ fn script_calls() {
 }
 
 #[test]
+fn json_cbor() {
+    replay("json_cbor");
+}
+
+#[test]
+fn json_path() {
+    replay("json_path");
+}
+
+#[test]
+fn json_text() {
+    replay("json_text");
+}
+
+#[test]
 fn request_parser() {
     replay("request_parser");
 }

@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("types", &["base"]),
     ("sketch", &["base"]),
     ("vector", &["base"]),
+    ("json", &["base", "types"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "keyspace", "types"]),
     ("lua", &[]),
