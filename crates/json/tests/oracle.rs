@@ -157,6 +157,10 @@ impl Random {
             "MERGE" => command.push(self.value(2)),
             "ARRINDEX" => command.extend([self.value(1), index(self), index(self)]),
             "ARRAPPEND" => command.extend([self.value(1), self.value(1)]),
+            // An index outside of the second of several arrays is an error after a change, which 2.8 keeps.
+            "ARRINSERT" if command[2].contains(['?', ',', ':']) => {
+                command.extend(["0".to_owned(), self.value(1)])
+            }
             "ARRINSERT" => command.extend([index(self), self.value(1)]),
             "ARRPOP" => command.push(index(self)),
             "ARRTRIM" => command.extend([index(self), index(self)]),
