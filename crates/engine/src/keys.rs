@@ -7,6 +7,7 @@ mod fields;
 mod locking;
 pub(crate) mod slots;
 mod streams;
+mod undo;
 
 use std::ops::Range;
 
@@ -21,9 +22,10 @@ use triomphe::Arc;
 
 use crate::counters::Counters;
 use crate::effects::{Cause, Effects, EventClass};
-use crate::engine::{Engine, LockedShards, ShardState};
+use crate::engine::{Engine, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
+use crate::shards::LockedShards;
 use crate::touch::Touch;
 use crate::undo::Undo;
 

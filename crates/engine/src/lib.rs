@@ -12,9 +12,11 @@ mod hidden;
 mod hooks;
 mod keys;
 mod lazyfree;
+mod shards;
 mod snapshot;
 mod touch;
 mod undo;
+mod walk;
 
 pub use martlet_base::sync::{Alone, Gate};
 
@@ -27,5 +29,6 @@ pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::slots::SlotPlace;
 pub use keys::{Keys, WrongType};
 pub use lazyfree::LazyFree;
-pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot, Walk};
+pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot};
 pub use touch::{Lrfu, Touch};
+pub use walk::Walk;

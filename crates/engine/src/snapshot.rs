@@ -1,10 +1,10 @@
 //! The keyspace as it was at one instant, read while it changes.
 //!
-//! At the cut, behind the closed gate, every database of every shard is *pending*. A [`Walk`] takes the
-//! entries of pending databases, segment by segment, under their shard's lock. A thread that changes a key
-//! which the walk has not reached saves its old content first, and marks the key, so that the walk passes
-//! over it. Invariant: a key of the cut is handed out once, as it was then, and no other key is; but a key or
-//! field whose time has come since may be missing.
+//! At the cut, behind the closed gate, every database of every shard is *pending*. A [`Walk`](crate::Walk)
+//! takes the entries of pending databases, segment by segment, under their shard's lock. A thread that
+//! changes a key which the walk has not reached saves its old content first, and marks the key, so that the
+//! walk passes over it. Invariant: a key of the cut is handed out once, as it was then, and no other key is;
+//! but a key or field whose time has come since may be missing.
 //!
 //! Without a snapshot a change pays for one test of a flag that is not written to.
 
@@ -14,17 +14,16 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use martlet_base::limits::SHARD_COUNT;
 use martlet_base::number::NumberBuffer;
 use martlet_base::prefetch::PrefetchQueue;
-use martlet_base::thread::cpu_ns;
+use martlet_base::sync::lock;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
-use crate::engine::{Engine, LockedShards, ShardSet};
+use crate::shards::ShardSet;
 use pins::{Pin, Pins};
 
 /// Keys that are taken under one hold of a shard's lock, about: some microseconds.
@@ -33,7 +32,7 @@ const SLICE_KEYS: usize = 64;
 /// How long a walk runs before it lets other threads run while it holds nothing. The kernel lets a thread
 /// that has just begun run for longer than that (1.4 ms with two cores), so that other threads do not take
 /// its place while it holds a shard.
-const REST_INTERVAL: Duration = Duration::from_micros(700);
+pub(crate) const REST_INTERVAL: Duration = Duration::from_micros(700);
 
 /// The content of a key at the cut.
 #[derive(Copy, Clone, Debug)]
@@ -139,7 +138,7 @@ impl SavedKeys {
     }
 
     /// Adds what `other` has.
-    fn append(&mut self, other: SavedKeys) {
+    pub(crate) fn append(&mut self, other: SavedKeys) {
         if self.is_empty() {
             *self = other;
         } else {
@@ -148,25 +147,25 @@ impl SavedKeys {
         }
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.text.clear();
     }
 }
 
 /// A database of a shard that the walk has not come to the end of.
-struct Pending {
+pub(crate) struct Pending {
     /// Its number at the cut.
     cut_db: usize,
     /// Its number now; or, if it was emptied as a whole, its old content.
-    place: Place,
+    pub(crate) place: Place,
     /// Keys whose order is below have been taken.
     from: u64,
     /// Keys beyond that which have been saved, or were not there at the cut.
     passed_over: HashSet<Box<[u8]>>,
 }
 
-enum Place {
+pub(crate) enum Place {
     Now(usize),
     Gone(Box<Db>),
 }
@@ -175,13 +174,13 @@ enum Place {
 #[derive(Default)]
 pub(crate) struct Part {
     /// The snapshot that `pending` belongs to.
-    epoch: u64,
-    pending: Vec<Pending>,
+    pub(crate) epoch: u64,
+    pub(crate) pending: Vec<Pending>,
 }
 
 impl Part {
     /// Takes up a new snapshot before the first change after its cut.
-    fn follow(&mut self, epoch: u64, shard: &Shard) {
+    pub(crate) fn follow(&mut self, epoch: u64, shard: &Shard) {
         if self.epoch == epoch {
             return;
         }
@@ -201,29 +200,29 @@ impl Part {
 #[derive(Default)]
 pub struct Snapshot {
     /// There is one. It rises behind the closed gate only.
-    is_on: AtomicBool,
+    pub(crate) is_on: AtomicBool,
     /// Counts them.
-    epoch: AtomicU64,
+    pub(crate) epoch: AtomicU64,
     /// Keys saved by writers, each in the part of its thread number: only the walk meets it there.
-    saved: Box<[CachePadded<Mutex<SavedKeys>>]>,
+    pub(crate) saved: Box<[CachePadded<Mutex<SavedKeys>>]>,
     /// On a separate line: every change reads the words before it.
-    progress: CachePadded<Progress>,
+    pub(crate) progress: CachePadded<Progress>,
 }
 
 /// What changes while a snapshot is walked.
 #[derive(Default)]
-struct Progress {
+pub(crate) struct Progress {
     /// The shards that are walked; the others' keys are not asked for.
     wanted: Mutex<Option<ShardSet>>,
     /// The next shard to be walked.
-    next_shard: AtomicUsize,
+    pub(crate) next_shard: AtomicUsize,
     /// Shards that have been walked.
-    walked: AtomicUsize,
+    pub(crate) walked: AtomicUsize,
     /// Long strings that were taken and not copied yet.
-    pins: Pins,
+    pub(crate) pins: Pins,
     /// The longest time for which a walk held a shard, nanoseconds: as it passed, and of the thread's
     /// processor time.
-    longest_hold: [AtomicU64; 2],
+    pub(crate) longest_hold: [AtomicU64; 2],
 }
 
 impl Snapshot {
@@ -247,7 +246,7 @@ impl Snapshot {
 
     /// Begins a snapshot: see [`Keys::cut_snapshot`](crate::Keys::cut_snapshot).
     pub(crate) fn cut(&self, wanted: Option<ShardSet>) {
-        *self.progress.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+        *lock(&self.progress.wanted) = wanted;
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.progress.next_shard.store(0, Ordering::Relaxed);
         self.progress.walked.store(0, Ordering::Relaxed);
@@ -257,14 +256,12 @@ impl Snapshot {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    fn wants(&self, shard: usize) -> bool {
-        let wanted = self.progress.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        wanted.as_ref().is_none_or(|wanted| wanted.contains(shard))
+    pub(crate) fn wants(&self, shard: usize) -> bool {
+        lock(&self.progress.wanted).as_ref().is_none_or(|wanted| wanted.contains(shard))
     }
 
-    fn saved_by(&self, writer: usize) -> MutexGuard<'_, SavedKeys> {
-        // Nothing that can panic happens while it is held.
-        self.saved[writer].lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn saved_by(&self, writer: usize) -> MutexGuard<'_, SavedKeys> {
+        lock(&self.saved[writer])
     }
 
     /// Before a change of a key of a locked shard, by the thread of this number.
@@ -345,188 +342,8 @@ fn untouched(db: &Db, key: &Key<'_>, range: &Range<usize>, len: usize) -> Vec<u8
     [before, bytes.get(range.end..).unwrap_or_default()].concat()
 }
 
-/// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with its own number at
-/// the gate.
-pub struct Walk {
-    engine: &'static Engine,
-    /// `None` behind the closed gate.
-    thread: Option<usize>,
-    shard: Option<usize>,
-    /// The writer whose part was looked at last.
-    writer: usize,
-    /// Room for the next slice's reads.
-    queue: PrefetchQueue,
-    /// When others were last let run.
-    rested: Instant,
-}
-
-impl Walk {
-    /// A walk by the thread of this number.
-    pub fn new(engine: &'static Engine, thread: usize) -> Walk {
-        Walk {
-            engine,
-            thread: Some(thread),
-            shard: None,
-            writer: thread,
-            queue: PrefetchQueue::default(),
-            rested: martlet_base::clock::monotonic(),
-        }
-    }
-
-    /// A walk behind the closed gate, on behalf of the thread that closed it, which touches nothing in that
-    /// time. Its own threads keep apart by the shards' locks.
-    pub fn behind_gate(engine: &'static Engine) -> Walk {
-        Walk {
-            engine,
-            thread: None,
-            shard: None,
-            writer: 0,
-            queue: PrefetchQueue::default(),
-            rested: martlet_base::clock::monotonic(),
-        }
-    }
-
-    /// Takes some keys into `out`, whose content is dropped before; false when there are no more. Nothing is
-    /// locked between calls.
-    ///
-    /// Keys saved by writers come with the rest, to any walk: all of them once the last walk has ended.
-    pub fn take(&mut self, out: &mut SavedKeys) -> bool {
-        out.clear();
-        let snapshot = &self.engine.snapshot;
-        // However fast writers save, the walk advances.
-        self.take_saved(out);
-        self.rest();
-        let shard = match self.shard {
-            Some(shard) => shard,
-            None => {
-                let next = snapshot.progress.next_shard.fetch_add(1, Ordering::Relaxed);
-                if next >= SHARD_COUNT {
-                    (1..snapshot.saved.len()).for_each(|_| self.take_saved(out));
-                    return !out.is_empty();
-                }
-                if !snapshot.wants(next) {
-                    self.pass_over(next);
-                    return true;
-                }
-                self.shard = Some(next);
-                next
-            }
-        };
-        self.prefetch_slice(shard);
-        let mut finished = Vec::new();
-        // Behind the gate they do not change.
-        let pins = self.thread.map(|_| &snapshot.progress.pins);
-        let is_done = self.with_shard(shard, |state, part| {
-            part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
-            take_slice(part, state, out, pins, &mut finished)
-        });
-        for pending in finished {
-            if let Place::Gone(content) = pending.place {
-                self.engine.lazy_free.free(content.len(), content);
-            }
-        }
-        if is_done {
-            self.shard = None;
-            // Release: a thread that sees that all were walked sees the keys that writers have saved.
-            snapshot.progress.walked.fetch_add(1, Ordering::Release);
-        }
-        true
-    }
-
-    /// Leaves out a shard that is not wanted.
-    fn pass_over(&self, shard: usize) {
-        let snapshot = &self.engine.snapshot;
-        let rest = self.with_shard(shard, |_, part| {
-            part.epoch = snapshot.epoch.load(Ordering::Relaxed);
-            std::mem::take(&mut part.pending)
-        });
-        drop(rest);
-        snapshot.progress.walked.fetch_add(1, Ordering::Release);
-    }
-
-    /// Takes the keys saved by the next writer, unless there are some already.
-    fn take_saved(&mut self, out: &mut SavedKeys) {
-        if out.is_empty() {
-            let snapshot = &self.engine.snapshot;
-            self.writer = (self.writer + 1) % snapshot.saved.len();
-            let mut saved = snapshot.saved_by(self.writer);
-            // A thread that does not write is left no buffer.
-            if !saved.is_empty() {
-                std::mem::swap(out, &mut saved);
-            }
-        }
-    }
-
-    /// Lets others run, if it is time for that.
-    fn rest(&mut self) {
-        if self.thread.is_some() && self.rested.elapsed() >= REST_INTERVAL {
-            std::thread::yield_now();
-            self.rested = martlet_base::clock::monotonic();
-        }
-    }
-
-    /// Prefetches the keys that the next slice will copy while no thread waits for the shard: that is most of
-    /// a slice's time.
-    fn prefetch_slice(&mut self, shard: usize) {
-        let mut queue = std::mem::take(&mut self.queue);
-        let epoch = self.engine.snapshot.epoch.load(Ordering::Relaxed);
-        self.with_shard(shard, |state, part| {
-            part.follow(epoch, state);
-            queue_slice(part, state, &mut queue);
-        });
-        queue.issue();
-        self.queue = queue;
-    }
-
-    /// Ends the snapshot, after each walk's [`Walk::take`] has returned false or when the rest is not wanted.
-    /// Takes the last keys saved by writers into `out`.
-    pub fn end(self, out: &mut SavedKeys) {
-        let snapshot = &self.engine.snapshot;
-        if snapshot.progress.walked.load(Ordering::Acquire) < SHARD_COUNT {
-            for shard in 0..SHARD_COUNT {
-                let rest = self.with_shard(shard, |_, part| {
-                    // Not to be taken up by the next change.
-                    part.epoch = snapshot.epoch.load(Ordering::Relaxed);
-                    std::mem::take(&mut part.pending)
-                });
-                drop(rest);
-            }
-        }
-        snapshot.is_on.store(false, Ordering::Relaxed);
-        snapshot.progress.pins.clear();
-        // The buffers have been as large as the writers were fast: they go.
-        *out = SavedKeys::default();
-        (0..snapshot.saved.len())
-            .for_each(|writer| out.append(std::mem::take(&mut snapshot.saved_by(writer))));
-    }
-
-    /// Runs `work` with a shard locked, inside the gate.
-    fn with_shard<R>(&self, shard: usize, work: impl FnOnce(&Shard, &mut Part) -> R) -> R {
-        let engine = self.engine;
-        self.thread.iter().for_each(|&thread| engine.gate.enter(thread));
-        // Behind the gate no thread waits for a single shard. Asking for the processor time takes longer than
-        // a short hold.
-        let cpu = self.thread.map(|_| cpu_ns());
-        engine.lock(shard);
-        let began = cpu.map(|cpu| (martlet_base::clock::monotonic(), cpu));
-        let mut locked = LockedShards::One(shard);
-        let (state, part) = engine.state_and_part(&mut locked, shard);
-        let result = work(&state.keys, part);
-        engine.release(&mut locked);
-        if let Some((instant, cpu)) = began {
-            // The second includes the thread's spinning.
-            let took = [instant.elapsed().as_nanos() as u64, cpu_ns() - cpu];
-            for (longest, ns) in engine.snapshot.progress.longest_hold.iter().zip(took) {
-                longest.fetch_max(ns, Ordering::Relaxed);
-            }
-        }
-        self.thread.iter().for_each(|&thread| engine.gate.leave(thread));
-        result
-    }
-}
-
 /// Notes what [`take_slice`] will read first.
-fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue) {
+pub(crate) fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue) {
     let Some(pending) = part.pending.last() else { return };
     let db = match &pending.place {
         Place::Now(now) => shard.db(*now),
@@ -543,7 +360,7 @@ fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue) {
 
 /// Takes about [`SLICE_KEYS`] keys of a locked shard; returns whether that was the end of it. Used-up parts
 /// go to `finished`, to be dropped when the shard is unlocked.
-fn take_slice(
+pub(crate) fn take_slice(
     part: &mut Part,
     shard: &Shard,
     out: &mut SavedKeys,

@@ -2,6 +2,9 @@
 //!
 //! Invariant: the expiry index holds exactly the pairs (expiry, hash) of the entries that have an expiry.
 
+mod object_mut;
+mod streams;
+
 use martlet_base::hash::{hash_key, slot_bounds, slot_in};
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
 use martlet_base::number::{NumberBuffer, decimal_len};
@@ -14,11 +17,12 @@ use triomphe::Arc;
 
 use crate::entry::{NewStr, Overwritten, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
-use crate::sizes::{ObjectMut, Sizes, bin};
+use crate::sizes::{Sizes, bin};
 use crate::streams::StreamIndex;
 use crate::table::{ORDERS, Plan, Spot, Table, order};
 use crate::value::{Kind, Object, Value};
 use crate::view::Entry;
+pub use object_mut::ObjectMut;
 
 /// A key with its hash.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

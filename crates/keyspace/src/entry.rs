@@ -20,11 +20,13 @@ use std::ptr::NonNull;
 
 use martlet_base::copy;
 use martlet_base::limits::{EMBSTR_MAX_BYTES, STRING_INLINE_MAX_BYTES};
-use martlet_base::number::{decimal_len, parse_i64};
+use martlet_base::number::decimal_len;
 use martlet_base::prefetch::prefetch;
 use triomphe::Arc;
 
-use crate::value::{Kind, OBJECT_BYTES, Object, StrValue, Value, drop_object, object_len, read_object};
+use crate::value::{
+    Kind, OBJECT_BYTES, Object, StrValue, Value, drop_object, object_len, read_object, spelt_number,
+};
 
 const HAS_EXPIRY: u8 = 1;
 const WIDE_KEY: u8 = 2;
@@ -72,13 +74,7 @@ impl<'a> NewStr<'a> {
     /// As SET stores it: an integer if the text is one.
     #[inline]
     pub(crate) fn encode(bytes: &'a [u8]) -> NewStr<'a> {
-        if bytes.len() <= 20
-            && matches!(bytes.first(), Some(b'0'..=b'9' | b'-'))
-            && let Some(value) = parse_i64(bytes)
-        {
-            return NewStr::Int(value);
-        }
-        NewStr::Bytes(bytes, false)
+        spelt_number(bytes).map_or(NewStr::Bytes(bytes, false), NewStr::Int)
     }
 
     #[inline]

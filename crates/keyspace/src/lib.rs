@@ -4,7 +4,6 @@
 //! decide which thread has it. Time comes in as `now_ms`. Nothing here knows commands or clients.
 
 mod db;
-mod directory;
 mod entry;
 mod expiry;
 mod fields;
@@ -16,9 +15,9 @@ mod table;
 mod value;
 mod view;
 
-pub use db::{Access, Db, ExpiryChange, Key, key_hash, shard_of};
+pub use db::{Access, Db, ExpiryChange, Key, ObjectMut, key_hash, shard_of};
 pub use shard::{SCAN_POSITION_BITS, Shard};
-pub use sizes::{ObjectMut, SIZE_BINS, Sizes};
+pub use sizes::{SIZE_BINS, Sizes};
 pub use streams::StreamCounts;
 pub use table::{ORDERS, Plan};
 pub use value::{Kind, Object, StrValue, Value};

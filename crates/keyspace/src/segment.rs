@@ -7,13 +7,15 @@
 //! cyclically, that had room. Hence: every bucket between a key's home and its place is full. Because home is
 //! monotone in the tag, the order of tags is an order of traversal that survives growth.
 
+mod directory;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use martlet_base::prefetch::{CACHE_LINE_BYTES, PrefetchQueue, prefetch};
 
-use crate::directory::Level;
 use crate::entry::RawEntry;
+pub(crate) use directory::Level;
 
 /// Slots in a bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;

@@ -2,13 +2,10 @@
 //! two.
 //!
 //! Invariant: [`Sizes`] counts each entry of the table once, under the size that it has; while an
-//! [`ObjectMut`] lives, its collection counts under the size that it had before.
+//! [`ObjectMut`](crate::ObjectMut) lives, its collection counts under the size that it had before.
 
-use std::ops::{Deref, DerefMut};
-
-use crate::db::Db;
 use crate::entry::RawEntry;
-use crate::value::{Kind, Object};
+use crate::value::Kind;
 use crate::view::Entry;
 
 /// Size classes: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the last.
@@ -79,41 +76,5 @@ impl<'a> FromIterator<Entry<'a>> for Sizes {
         let mut sizes = Sizes::default();
         entries.into_iter().for_each(|entry| sizes.add(entry.kind(), entry.size(), 1));
         sizes
-    }
-}
-
-/// A collection of a database to be changed; its size is recounted when this ends.
-pub struct ObjectMut<'a, T: Object> {
-    object: &'a mut T,
-    old: usize,
-    db: &'a mut Db,
-}
-
-impl<'a, T: Object> ObjectMut<'a, T> {
-    #[inline]
-    pub(crate) fn new(object: &'a mut T, db: &'a mut Db) -> Self {
-        ObjectMut { old: object.element_count(), object, db }
-    }
-}
-
-impl<T: Object> Deref for ObjectMut<'_, T> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        self.object
-    }
-}
-
-impl<T: Object> DerefMut for ObjectMut<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        self.object
-    }
-}
-
-impl<T: Object> Drop for ObjectMut<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.db.resized(T::KIND, self.old, self.object.element_count());
     }
 }

@@ -13,9 +13,8 @@
 use martlet_base::hash::{has_slots, spread};
 use martlet_base::prefetch::PrefetchQueue;
 
-use crate::directory::Level;
 use crate::entry::RawEntry;
-use crate::segment::{Place, Segment};
+use crate::segment::{Level, Place, Segment};
 
 /// The lowest bit of the tag.
 const TAG_SHIFT: u32 = 48;

@@ -3,10 +3,8 @@
 //! The list of object types stands once, in the `objects!` call below; kinds, names and the raw moves follow
 //! from it.
 
-use martlet_base::number::{NumberBuffer, format_i64};
+use martlet_base::number::{NumberBuffer, format_i64, parse_i64};
 use triomphe::Arc;
-
-use crate::entry::NewStr;
 
 /// Bytes that an entry reserves for an object; each object type fits.
 pub(crate) const OBJECT_BYTES: usize = 8;
@@ -227,17 +225,27 @@ objects! {
 impl Value {
     /// A string value of these bytes, stored as a number when they spell one.
     pub fn from_bytes(bytes: &[u8]) -> Value {
-        match NewStr::encode(bytes) {
-            NewStr::Int(number) => Value::Int(number),
-            _ => Value::Str { bytes: Arc::new(martlet_base::copy::to_vec(bytes)), raw: false },
+        match spelt_number(bytes) {
+            Some(number) => Value::Int(number),
+            None => Value::Str { bytes: Arc::new(martlet_base::copy::to_vec(bytes)), raw: false },
         }
     }
 
     /// As [`Value::from_bytes`], without copying a long string.
     pub fn from_vec(bytes: Vec<u8>) -> Value {
-        match NewStr::encode(&bytes) {
-            NewStr::Int(number) => Value::Int(number),
-            _ => Value::Str { bytes: Arc::new(bytes), raw: false },
+        match spelt_number(&bytes) {
+            Some(number) => Value::Int(number),
+            None => Value::Str { bytes: Arc::new(bytes), raw: false },
         }
+    }
+}
+
+/// The number that a string is stored as: that of an integer's own spelling.
+#[inline]
+pub(crate) fn spelt_number(bytes: &[u8]) -> Option<i64> {
+    if bytes.len() <= 20 && matches!(bytes.first(), Some(b'0'..=b'9' | b'-')) {
+        parse_i64(bytes)
+    } else {
+        None
     }
 }

@@ -2,16 +2,14 @@
 
 use triomphe::Arc;
 
-use crate::db::Db;
 use crate::entry::{RawEntry, Store};
-use crate::sizes::ObjectMut;
 use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
 
 /// A read view of an entry.
 #[derive(Copy, Clone)]
 pub struct Entry<'a> {
     raw: RawEntry,
-    owner: std::marker::PhantomData<&'a Db>,
+    owner: std::marker::PhantomData<&'a RawEntry>,
 }
 
 impl<'a> Entry<'a> {
@@ -128,12 +126,7 @@ impl Detached {
         Entry::new(self.0)
     }
 
-    /// The entry's collection for changes, if it is a `T`.
-    ///
-    /// # Safety
-    /// The entry is one of `db`, which has not been changed since it was detached.
-    #[inline]
-    pub unsafe fn object_mut<'a, T: Object>(self, db: &'a mut Db) -> Option<ObjectMut<'a, T>> {
-        self.0.object::<T>().map(|object| ObjectMut::new(object, db))
+    pub(crate) fn raw(self) -> RawEntry {
+        self.0
     }
 }

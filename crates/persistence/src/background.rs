@@ -9,13 +9,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::disk::error_text;
+use martlet_base::sync::lock;
 use martlet_engine::Keys;
 
+use crate::Storage;
 use crate::file::NewFile;
 use crate::save::{Contents, Cut, Header, create, totals, write_cut};
 use crate::settings::Settings;
 use crate::temp_files::Kind;
-use crate::{Storage, lock};
 
 /// A save under way.
 #[derive(Clone, Debug)]

@@ -20,10 +20,11 @@ pub mod temp_files;
 mod testing;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use martlet_base::clock::Clock;
 use martlet_base::disk::{Disk, RealDisk};
+use martlet_base::sync::lock;
 use martlet_engine::{Engine, Keys};
 
 use aof::AppendLog;
@@ -32,11 +33,6 @@ pub use host::{Commands, Condition, Host, Libraries, Publish, Resolved, StreamNa
 pub use received::{Beside, NewFile};
 use saver_pool::SaverPool;
 pub use settings::{KeptAccess, SavePoint, Settings};
-
-/// Locks a mutex whose data is valid at every moment, whatever panicked while it was held.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Numbers to the engine for each thread that serves: its own, one that loads and one that saves.
 pub const NUMBERS_PER_THREAD: usize = 3;

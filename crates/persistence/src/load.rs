@@ -17,6 +17,7 @@ use martlet_base::hash::has_slots;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 use martlet_command::Settings as HandlerSettings;
 use martlet_engine::{Keys, Touch};
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
@@ -27,7 +28,7 @@ use martlet_rdb::{Error, Limits, Value};
 
 use crate::save::OPEN_SLOTS;
 use crate::settings::Settings;
-use crate::{Libraries, LoadProgress, Storage, delay, lock};
+use crate::{Libraries, LoadProgress, Storage, delay};
 
 /// Records after which a thread that loads lets others close the gate.
 pub(crate) const SLICE_RECORDS: u64 = 256;

@@ -6,7 +6,7 @@
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::lock;
+use martlet_base::sync::lock;
 
 /// What each thread does, given its number from 0, the leader's.
 pub type Work = Arc<dyn Fn(usize) + Send + Sync>;

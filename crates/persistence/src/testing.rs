@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use martlet_base::clock::Clock;
 use martlet_base::disk::Disk;
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 use martlet_command::{
     Command, Context, Control, Handler, LibraryChange, Outcome, Settings as HandlerSettings, command,
 };
@@ -18,7 +19,7 @@ use martlet_rdb::file::SlotImport;
 use crate::load::StreamPlace;
 use crate::{
     Commands, Condition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Publish, Resolved,
-    SavePoint, Settings, Storage, StreamName, lock,
+    SavePoint, Settings, Storage, StreamName,
 };
 
 /// As the server has it.

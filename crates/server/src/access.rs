@@ -12,6 +12,7 @@ use martlet_acl::{
     is_valid_name,
 };
 use martlet_base::publish::{Follower, Published};
+use martlet_base::sync::lock;
 use martlet_protocol::request::Args;
 
 use crate::commands::Call;
@@ -19,7 +20,6 @@ use crate::config::{Config, ConfigStore, TlsAuthClientsUser};
 use crate::connection::Connection;
 use crate::pubsub::Kind;
 use crate::registry::{Entry, Registry};
-use crate::shared::lock;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 

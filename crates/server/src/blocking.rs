@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
+use martlet_base::sync::lock;
 use martlet_command::{Block, Copies, Error, Fieldsets, Handler, NO_REPLICAS, Request, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, Waiter};
 use martlet_journal::Position;
@@ -22,7 +23,7 @@ use crate::containment::{Contained, contain};
 use crate::dispatch::Cost;
 use crate::persistence::aof::Phase;
 use crate::registry::{Entry, Run};
-use crate::shared::{Mail, lock};
+use crate::shared::Mail;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 
@@ -376,29 +377,32 @@ impl Worker {
         let Some(mut connection) = self.take(martlet_net::Token(waiter.token)) else { return };
         let is_its =
             matches!(&connection.suspended, Some(Suspended::Blocked(b)) if Arc::ptr_eq(&b.waiter, waiter));
-        if is_its
-            && waiter.cancel()
-            && let Some(WaitingRequest { entry, args, .. }) = waiter.request.downcast_ref()
-        {
-            self.forget_wait(&mut connection);
-            connection.info.commands.fetch_add(1, Ordering::Relaxed);
-            connection.session.is_replicated = true;
-            let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
-            let begin = reply.len();
-            let has_run = self.alone_for(&mut connection, |worker, connection| {
-                worker.run(connection, &mut reply, entry, &args.view(), None, false);
-            });
-            if !has_run {
-                self.fail(&mut reply, entry, &self.busy_error());
-            }
-            connection.session.is_replicated = false;
-            if !connection.session.shows_reply() {
-                reply.truncate(begin);
-            }
-            connection.out = reply.into_bytes();
-            self.mark_ready(&mut connection);
+        if is_its && waiter.cancel() {
+            self.run_after_copies(&mut connection, waiter);
         }
         self.finish(connection);
+    }
+
+    /// Runs the request whose wait has ended as if replicas had it.
+    fn run_after_copies(&mut self, connection: &mut Connection, waiter: &Arc<Waiter>) {
+        let Some(WaitingRequest { entry, args, .. }) = waiter.request.downcast_ref() else { return };
+        self.forget_wait(connection);
+        connection.info.commands.fetch_add(1, Ordering::Relaxed);
+        connection.session.is_replicated = true;
+        let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
+        let begin = reply.len();
+        let has_run = self.alone_for(connection, |worker, connection| {
+            worker.run(connection, &mut reply, entry, &args.view(), None, false);
+        });
+        if !has_run {
+            self.fail(&mut reply, entry, &self.busy_error());
+        }
+        connection.session.is_replicated = false;
+        if !connection.session.shows_reply() {
+            reply.truncate(begin);
+        }
+        connection.out = reply.into_bytes();
+        self.mark_ready(connection);
     }
 
     /// A client's wait was ended by the thread that served it, which took `ns`.
@@ -491,8 +495,13 @@ impl Worker {
         if let Some(Suspended::Blocked(blocked)) = &connection.suspended
             && Arc::ptr_eq(&blocked.waiter, waiter)
         {
-            let on_timeout = blocked.block.on_timeout;
-            self.conclude_wait(&mut connection, waiter, on_timeout, end);
+            match (blocked.block.on_timeout, end) {
+                // It refuses itself, in words that managers of clusters know.
+                (TimeoutReply::NoReplicas, WaitEnd::RoleChanged) => {
+                    self.run_after_copies(&mut connection, waiter)
+                }
+                (on_timeout, end) => self.conclude_wait(&mut connection, waiter, on_timeout, end),
+            }
         }
         self.finish(connection);
     }

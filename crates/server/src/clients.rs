@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::sync::lock;
 use martlet_engine::Waiter;
 use martlet_net::Token;
-
-use crate::shared::lock;
 
 /// Approximate bytes of the name of a channel, key or prefix in the tables of clients.
 const NAME_BYTES: usize = 64;

@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use martlet_base::sync::lock;
 use martlet_protocol::request::Args;
 
 use crate::config::Config;
-use crate::shared::lock;
 
 /// Most arguments that an entry keeps, and most bytes of each (as Redis).
 const ARGUMENTS_MAX: usize = 32;

@@ -594,7 +594,7 @@ impl Worker {
         value: u64,
         max_len: u64,
     ) {
-        let name = crate::shared::lock(&connection.info.details).name.clone();
+        let name = martlet_base::sync::lock(&connection.info.details).name.clone();
         let peer = connection.info.peer.clone();
         let shown = checks::redacted(entry, args);
         let args = shown.as_ref().map_or(*args, |owned| owned.view());

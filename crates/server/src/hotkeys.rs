@@ -13,9 +13,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 
 use crate::process::{CpuTime, Whose, cpu_time};
-use crate::shared::lock;
 
 /// Keys that are followed for each that is shown.
 const FOLLOWED_PER_KEY: usize = 100;

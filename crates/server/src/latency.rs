@@ -1,9 +1,8 @@
 //! The latency monitor: per event, the last 160 samples above `latency-monitor-threshold`.
+use martlet_base::sync::lock;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-
-use crate::shared::lock;
 
 /// Samples kept per event (Redis: `LATENCY_TS_LEN`).
 pub const SAMPLES: usize = 160;

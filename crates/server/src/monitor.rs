@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::lock;
 use martlet_command::Flags;
 use martlet_protocol::quote::append_quoted;
 use martlet_protocol::request::Args;
@@ -9,7 +10,7 @@ use martlet_protocol::request::Args;
 use crate::checks;
 use crate::connection::Connection;
 use crate::registry::Entry;
-use crate::shared::{Mail, lock};
+use crate::shared::Mail;
 use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::worker::Worker;
 

@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use martlet_base::sync::lock;
 use martlet_cluster::machine::Cluster;
 use martlet_engine::Touch;
 use martlet_journal::aof::SyncPolicy;
@@ -23,7 +24,7 @@ use crate::config::{
     AppendFsync, Config, MaxmemoryPolicy, PropagationErrorBehavior, REDIS_VERSION, RdbVersionCheck,
 };
 use crate::registry::{Registry, Run};
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 

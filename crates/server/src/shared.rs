@@ -3,10 +3,11 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::clock::Clock;
+use martlet_base::sync::lock;
 use martlet_engine::{Engine, Waiter};
 use martlet_journal::Position;
 use martlet_net::{Token, Waker};
@@ -30,11 +31,6 @@ use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::stats::{ServerStats, ThreadStats};
 use crate::tracking::{Notice, Tracking};
 use martlet_persistence::NUMBERS_PER_THREAD;
-
-/// Locks a mutex whose data is valid at every moment, whatever panicked while it was held.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A message from one thread to another.
 pub enum Mail {

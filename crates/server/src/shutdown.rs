@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::sync::lock;
 use martlet_engine::Waiter;
 use martlet_journal::REPLICAS;
 
@@ -13,7 +14,7 @@ use crate::persistence::aof::Phase;
 use crate::persistence::{settings, temp_files};
 use crate::process::{ShutdownSignal, exit_at_once};
 use crate::replication::failover::GETACK;
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::worker::Worker;
 use martlet_persistence::save::SaveFailed;
 

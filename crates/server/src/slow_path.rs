@@ -3,11 +3,10 @@
 //!
 //! Invariant: a reason is in the set while it has a holder. Where the set is empty, and a session has no
 //! flag, a plain command needs no other check: one load and one comparison show it.
+use martlet_base::sync::lock;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use crate::shared::lock;
 
 /// What requires checks of every request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

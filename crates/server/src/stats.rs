@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use martlet_base::sync::lock;
 use martlet_engine::Counter;
-
-use crate::shared::lock;
 
 /// Buckets of a latency histogram: 32 per power of two (error below 3 %), up to 2^40 ns.
 const SUB_BITS: u32 = 5;

@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use martlet_base::sync::lock;
 use martlet_client::tls::{TlsOptions, TlsSession, TlsSettings};
 use martlet_client::tls_server::{ClientCertificates, TlsServerOptions};
 use martlet_net::rustls::ServerConfig;
 
 use crate::config::{Config, Prepared, TlsAuthClients};
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// The parameters whose change makes another set.
 pub const PARAMETERS: &[&str] = &[

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use hashbrown::HashMap;
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::sync::lock;
 use martlet_command::{Acl, Flags};
 use martlet_engine::{Cause, News};
 use martlet_keyspace::Key;
@@ -21,7 +22,7 @@ use martlet_protocol::request::Args;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::Connection;
 use crate::registry::Entry;
-use crate::shared::{Mail, lock};
+use crate::shared::Mail;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 

@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use martlet_base::sync::lock;
+
 use crate::config::Config;
 use crate::process::alarm;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::stats::ThreadStats;
 
 /// How often it looks in a period: so much later than after the period a thread is met at most.

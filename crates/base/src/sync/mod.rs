@@ -31,3 +31,8 @@ mod atomic {
 pub use gate::{Alone, Gate};
 pub use lock::RawLock;
 pub use ref_count::RefCount;
+
+/// Locks a mutex whose data is valid at every moment, whatever panicked while it was held.
+pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -8,8 +8,8 @@ use martlet_base::sync::Alone;
 use martlet_keyspace::Key;
 
 use super::Keys;
-use crate::engine::LockedShards;
 use crate::hooks::Watcher;
+use crate::shards::LockedShards;
 
 impl Keys {
     /// Runs `work` alone: behind the closed gate, with all shards locked. The calling thread must be outside.

@@ -5,7 +5,7 @@
 use martlet_base::limits::SHARD_COUNT;
 
 use super::Keys;
-use crate::engine::{LockedShards, ShardSet};
+use crate::shards::{LockedShards, ShardSet};
 
 impl Keys {
     /// Locks one shard. Nothing may be locked.
@@ -150,5 +150,29 @@ impl Keys {
         let result = work(self);
         self.release();
         Some(result)
+    }
+
+    /// Locks more shards besides the locked ones; false, and nothing has changed, if one of them is not free
+    /// and might never be: its holder may wait for one of these.
+    pub fn try_lock_more(&mut self, shards: &[usize]) -> bool {
+        let mut missing: Vec<usize> = shards.iter().copied().filter(|shard| !self.covers(*shard)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if missing.is_empty() {
+            return true;
+        }
+        let highest = self.locked_shards().last().copied();
+        for (at, &shard) in missing.iter().enumerate() {
+            // A thread that locks in ascending order may wait.
+            let may_wait = highest.is_none_or(|highest| highest < shard);
+            let engine = self.engine();
+            let is_locked = if may_wait { engine.lock_unless_busy(shard) } else { engine.try_lock(shard) };
+            if !is_locked {
+                missing[..at].iter().for_each(|&shard| self.engine().unlock(shard));
+                return false;
+            }
+        }
+        self.add_locked(&missing);
+        true
     }
 }

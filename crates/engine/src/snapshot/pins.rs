@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use martlet_base::sync::lock;
 use martlet_keyspace::{Entry, StrValue, Value};
 
 use super::REST_INTERVAL;
@@ -44,11 +45,6 @@ pub(crate) struct State {
 /// block may have its address then.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(Mutex<HashMap<usize, Arc<Pin>>>);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic leaves a change half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A string's bytes; none of any other value.
 fn bytes(value: &Value) -> &[u8] {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
+use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_types::element::Element;
@@ -10,7 +11,7 @@ use martlet_types::set::{Set, SetLimits};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Keys;
+use crate::{Engine, Keys, Walk};
 
 fn engine(threads: usize) -> &'static Engine {
     Box::leak(Box::new(Engine::new(threads).unwrap()))

@@ -124,6 +124,29 @@ fn without_its_replicas_a_slot_stays_as_it_is() {
     until("the replica has it, too", || under_way(&replica).is_empty());
 }
 
+/// A primary that becomes a replica while its client waits says what a replica says: managers of clusters
+/// take that for the source's answer when its last slot has gone. The connection goes on.
+#[test]
+fn who_waits_on_a_primary_that_becomes_a_replica_gets_a_replicas_answer() {
+    let (source, empty, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
+    form(&[&source]);
+    [&empty, &replica].into_iter().for_each(|node| source.meet(node));
+    attach(&replica, &empty);
+    until_known(&replica, &[&source, &empty]);
+    until("it knows the owner", || empty.ask(&["CLUSTER", "NODES"]).contains("0-16383"));
+    signal(&replica, Signal::STOP);
+    let mut waiting = empty.connect();
+    let from = source.id();
+    waiting.send(&["CLUSTER", "SETSLOT", SLOT, "IMPORTING", &from, "TIMEOUT", "0"]).unwrap();
+    until("it waits", || empty.ask(&["INFO", "clients"]).contains("blocked_clients:1"));
+    let becomes = empty.ask(&["CLUSTER", "REPLICATE", &from]);
+    let answer = waiting.read_reply();
+    signal(&replica, Signal::CONT);
+    assert_eq!(becomes, "OK");
+    assert!(matches!(answer, Ok(Reply::Error(text)) if text == b"ERR Please use SETSLOT only with masters."));
+    assert_eq!(told(&waiting.command(&["PING"]).unwrap()), "PONG");
+}
+
 /// Redis' replicas take no SETSLOT, and so get none.
 #[test]
 fn replicas_of_redis_are_not_asked() {

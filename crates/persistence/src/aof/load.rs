@@ -5,14 +5,15 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::lock;
 use martlet_engine::Keys;
 use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
 
 use super::files;
 use super::replay::{AHEAD, Alone, Refusal, Replay, of_host};
+use crate::Storage;
 use crate::load as rdb;
 use crate::settings::Settings;
-use crate::{Storage, lock};
 use martlet_base::disk::{error_text, remnant};
 
 /// Commands after which a thread that loads lets others close the gate.

@@ -18,13 +18,14 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::disk::{DiskFile, error_text};
+use martlet_base::sync::lock;
 use martlet_journal::aof::{Manifest, SyncPolicy};
 use martlet_journal::stream::Cut;
 use martlet_journal::{Follower, Journal, Position};
 
 use crate::save::SaveFailed;
 use crate::settings::Settings;
-use crate::{Condition, Storage, lock};
+use crate::{Condition, Storage};
 
 /// Milliseconds until the next attempt at a first base that could not be written; writes are refused until it
 /// succeeds.

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use martlet_base::disk::{Disk, DiskFile, error_text};
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 use martlet_engine::{Keys, SavedKeys, Walk};
 use martlet_journal::Position;
 use martlet_journal::aof::{FileInfo, Manifest};
@@ -28,7 +29,7 @@ use crate::file::NewFile;
 use crate::save::{self, Cut, Header, write_cut};
 use crate::settings::Settings;
 use crate::temp_files::{self, Kind};
-use crate::{Storage, delay, lock};
+use crate::{Storage, delay};
 
 /// Why a rewrite has not come to its end.
 enum Ended {

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::lock;
 use martlet_engine::Keys;
 use martlet_journal::aof::FileInfo;
 
 use martlet_base::disk::{Disk, error_text, remnant};
 
 use super::{LastIncrement, Order, Phase, files, follow_journal, rewrite, writer};
+use crate::Storage;
 use crate::save::{self, Cut, Header};
 use crate::settings::Settings;
-use crate::{Storage, lock};
 
 /// Begins to record effects, in the last file of commands or in a new one; before that, the whole data set
 /// becomes the base if there is none. Called outside the gate, before the first client is served.

@@ -5,12 +5,13 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use martlet_base::sync::lock;
 use martlet_journal::aof::{Gather, StepError, SyncPolicy, Terms, Writer};
 
 use martlet_base::disk::error_text;
 
 use super::{AppendLog, Order};
-use crate::{Storage, lock};
+use crate::Storage;
 
 /// How long the thread lets records gather, while there are some, unless a client waits for the disk.
 const GATHER: Duration = Duration::from_millis(1);

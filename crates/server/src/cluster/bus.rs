@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use martlet_base::disk::{RealDisk, error_text};
+use martlet_base::sync::lock;
 use martlet_cluster::conf;
 use martlet_cluster::machine::{Action, Cluster, LinkId, Replication, Time};
 use martlet_cluster::packet::Published;
@@ -20,7 +21,7 @@ use super::{ClusterNode, settings};
 use crate::config::{ClusterConfigSaveBehavior, Config};
 use crate::outgoing::begin_bus;
 use crate::pubsub::Kind;
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::worker::Worker;
 
 /// Interval of the machine's ticks.

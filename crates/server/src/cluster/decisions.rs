@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::lock;
 use martlet_cluster::machine::{Action, SetSlot};
 use martlet_cluster::slots::{SLOTS, SlotSet};
 
 use super::{ClusterNode, Routes};
 use crate::config::Primary;
 use crate::pubsub::Kind;
-use crate::shared::{Mail, lock};
+use crate::shared::Mail;
 use crate::worker::Worker;
 
 /// Decisions taken from the machine's queue at once.

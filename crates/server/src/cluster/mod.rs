@@ -36,10 +36,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::config::{Config, Primary, ReplicaOf};
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 use martlet_base::disk::error_text;
+use martlet_base::sync::lock;
 
 pub use routes::Routes;
 use usage::SlotUse;

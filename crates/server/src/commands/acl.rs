@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 
 use martlet_acl::{DEFAULT_USER, LogEntry, User, is_valid_name, replies};
+use martlet_base::sync::lock;
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::access::{self, UsersChange, revoke, rules};
-use crate::shared::lock;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&ACL];

@@ -7,6 +7,7 @@ mod tracking;
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
+use martlet_base::sync::lock;
 use martlet_command::handshake::{INVALID_NAME, is_valid_name};
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 
@@ -14,7 +15,7 @@ use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::ReplyMode;
-use crate::shared::{Mail, lock};
+use crate::shared::Mail;
 use crate::slow_path::SessionFlags;
 
 pub use list::line as client_line;

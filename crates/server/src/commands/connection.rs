@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_acl::{DEFAULT_USER, Origin, Reason};
 use martlet_base::number::parse_i64;
+use martlet_base::sync::lock;
 use martlet_command::generic::database;
 use martlet_command::handshake::{self, Hello};
 use martlet_command::{Acl, Control, Databases, Error, Fieldsets, Flags, Group, Outcome, Tip, command};
@@ -13,7 +14,6 @@ use super::{Call, ServerCommand, ServerHandler};
 use crate::clients::flag;
 use crate::config::REDIS_VERSION;
 use crate::connection::ReplyMode;
-use crate::shared::lock;
 use crate::slow_path::SessionFlags;
 use crate::transaction::end_transaction;
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
+use martlet_base::sync::lock;
 use martlet_command::{Acl, Block, Copies, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
 use martlet_journal::stream::Audience;
 use martlet_journal::{Follower, Position, REPLICAS};
@@ -16,7 +17,7 @@ use martlet_persistence::save::Contents;
 
 use crate::config::split_words;
 use crate::replication::primary::{Phase, capability};
-use crate::shared::{Mail, lock};
+use crate::shared::Mail;
 use crate::worker::Worker;
 
 /// The family.

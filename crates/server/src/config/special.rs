@@ -271,6 +271,12 @@ impl KeyspaceEvents {
         (b'V', Self::SUBKEYSPACEEVENT),
     ];
 
+    /// Every letter but `A`, in the order in which they are shown.
+    #[cfg(test)]
+    pub(crate) fn all_letters() -> String {
+        Self::CLASSES.iter().chain(&Self::REST).map(|(letter, _)| char::from(*letter)).collect()
+    }
+
     /// Whether events of that class are published at all.
     #[inline]
     pub fn has(self, class: u32) -> bool {

@@ -8,13 +8,13 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use martlet_base::sync::lock;
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply as Answer, encode_request};
 use martlet_client::tls::TlsSettings;
 use martlet_command::Error;
 
 use crate::outgoing;
-use crate::shared::lock;
 
 /// Connections that are kept, and for how long, in milliseconds (Redis: `MIGRATE_SOCKET_CACHE_ITEMS`,
 /// `_TTL`).

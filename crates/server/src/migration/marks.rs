@@ -1,12 +1,11 @@
 //! Keys that are under way to another server: a client that would change one waits.
 //!
 //! Invariant: a key has one mark at most, which is set with the key's shard locked.
+use martlet_base::sync::lock;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-use crate::shared::lock;
 
 #[derive(Default)]
 struct Inner {

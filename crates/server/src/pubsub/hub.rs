@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use hashbrown::HashMap;
 use martlet_base::glob::matches;
 use martlet_base::hash::hash_bytes;
+use martlet_base::sync::lock;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
-
-use crate::shared::lock;
 
 /// Number of locks that channels are spread over.
 const STRIPES: usize = 64;

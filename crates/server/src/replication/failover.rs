@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::sync::lock;
 use martlet_journal::{Follower, REPLICAS};
 use martlet_replication::failover::{self, Step};
 
@@ -12,7 +13,7 @@ pub use martlet_replication::failover::State;
 
 use super::primary::Replica;
 use crate::config::Primary;
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::worker::Worker;
 
 /// The question to a replica for its offset.

@@ -2,13 +2,12 @@
 //! it, and the writer waits while too much is.
 //!
 //! Invariant: every taker gets all blocks in order, and then the end; or it has left.
+use martlet_base::sync::lock;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-
-use crate::shared::lock;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 64 << 10;

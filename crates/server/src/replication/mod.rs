@@ -18,11 +18,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 use martlet_journal::Follower;
 use martlet_persistence::load::StreamPlace;
 use martlet_replication::history::History;
 
-use crate::shared::{Shared, lock, random_id};
+use crate::shared::{Shared, random_id};
 use primary::Primary;
 
 /// Continues the stream at the place of the loaded file: a replica asks for the rest, and a primary lets its

@@ -8,13 +8,14 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::sync::lock;
 use martlet_journal::stream::Reader;
 use martlet_persistence::save::Contents;
 use martlet_replication::acks::{self, Standing};
 
 use crate::clients::ClientInfo;
 use crate::config::Config;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// How far a replica is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

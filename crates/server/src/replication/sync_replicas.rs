@@ -11,12 +11,13 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use martlet_base::sync::lock;
 use martlet_journal::{Journal, Position, REPLICAS};
 use martlet_replication::acks::{Question, Questions};
 
 use super::failover::GETACK;
 use super::primary::Primary;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// See the [module docs](self).
 #[derive(Default)]

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
+use martlet_base::sync::lock;
 use martlet_protocol::request::OwnedArgs;
 use martlet_script::{Engine, ScriptFlags};
-
-use crate::shared::lock;
 
 /// SHA-1 of a script's source.
 pub type Digest = [u8; 20];

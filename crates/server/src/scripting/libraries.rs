@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use hashbrown::HashMap;
 use martlet_base::clock::Clock;
+use martlet_base::sync::lock;
 use martlet_command::{Cursor, Error, LibraryChange};
 use martlet_persistence::Publish;
 use martlet_protocol::reply::Reply;
@@ -24,7 +25,6 @@ use martlet_script::{Called, Engine, Host, Interpreter, LogLevel, Registered, Sc
 
 use super::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
 use crate::config::words;
-use crate::shared::lock;
 
 /// A library that a client sends is refused if it runs for longer while it is loaded (Redis:
 /// `LOAD_TIMEOUT_MS`).

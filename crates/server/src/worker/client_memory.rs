@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use martlet_base::sync::lock;
 use martlet_engine::Counter;
 
 use super::Worker;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::Connection;
-use crate::shared::lock;
 
 /// Bytes of a connection that count against `maxmemory` as keys do: its own and those of ordinary buffers,
 /// which every client of Redis has.

@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::sync::lock;
 
 use super::Worker;
-use crate::shared::lock;
 use crate::slow_path::SlowPathReason;
 use crate::stats::{ThreadStats, Totals};
 

@@ -26,6 +26,7 @@ use martlet_acl::Users;
 use martlet_base::publish::Follower;
 use martlet_base::random::Random;
 use martlet_base::sync::Alone;
+use martlet_base::sync::lock;
 use martlet_command::Settings;
 use martlet_engine::{Deletion, Deletions, Keys, Touch};
 use martlet_journal::Position;
@@ -39,7 +40,7 @@ use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
 use crate::scripting::{Functions, HeldMessage, Scripting};
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::stats::ThreadStats;
 
 use busy::{Aside, BackendPlace, Postponed};

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use martlet_base::sync::lock;
 use martlet_cluster::slot_migration::{Action, JobId, Message};
 use martlet_journal::stream::{Audience, Reader};
 use martlet_persistence::background::Receiver;
@@ -14,7 +15,7 @@ use crate::cluster::ClusterNode;
 use crate::persistence::settings;
 use crate::replication::feed::{Feed, FeedWriter};
 use crate::replication::link::Taker;
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::worker::Worker;
 
 /// Unsent bytes of the stream at which an export's writers may be paused, whatever

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use martlet_base::disk::error_text;
+use martlet_base::sync::lock;
 use martlet_client::address::Address;
 use martlet_client::resp::encode_request;
 use martlet_client::stream::Stream;
@@ -26,7 +27,7 @@ use crate::cluster::ClusterNode;
 use crate::outgoing;
 use crate::replication::feed::Next;
 use crate::replication::link::Taker;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// Most bytes of the stream that are filtered between two reads of the target's messages.
 const PIECE_BYTES: usize = 256 << 10;

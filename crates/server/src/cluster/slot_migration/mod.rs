@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 use martlet_client::resp::encode_request;
 use martlet_cluster::machine::Time;
 use martlet_cluster::slot_migration::{JobId, Limits, Message, SlotMigrations};
@@ -25,7 +26,7 @@ use super::ClusterNode;
 use crate::clients::{ClientInfo, flag};
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
 use export::ExportLink;

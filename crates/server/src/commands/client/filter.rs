@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
+use martlet_base::sync::lock;
 use martlet_command::{Cursor, Error};
 
 use super::list;
 use crate::clients::{ClientInfo, flag};
 use crate::commands::Call;
-use crate::shared::lock;
 
 /// The letters that a client may have among its flags.
 const FLAGS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use martlet_base::sync::lock;
+
 use crate::clients::{ClientInfo, flag};
-use crate::shared::lock;
 use crate::worker::Worker;
 
 /// The line, without a line break.

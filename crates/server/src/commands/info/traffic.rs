@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::lock;
 use martlet_base::sync::waits::{GATE, LOCKS};
 use martlet_engine::Counters;
 
 use super::Text;
 use crate::pubsub::Kind;
-use crate::shared::lock;
 use crate::stats::{ThreadStats, command_totals, expiry_lag, percentile};
 use crate::worker::Worker;
 

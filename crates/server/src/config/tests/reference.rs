@@ -56,7 +56,7 @@ fn type_text(kind: Kind) -> String {
         Kind::SaveList => "pairs: seconds, changes".into(),
         Kind::OutputLimits => "class (normal, replica, pubsub), hard, soft, seconds".into(),
         Kind::OomScores => "three numbers, -2000 to 2000".into(),
-        Kind::Events => "letters of Ag$lshzxeKEtmdna".into(),
+        Kind::Events => format!("letters of A{}", KeyspaceEvents::all_letters()),
         Kind::Addresses => "up to 16 addresses".into(),
         Kind::HostPort => "host, port".into(),
         Kind::Percentiles => "numbers, 0 to 100".into(),

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use martlet_base::sync::Alone;
+use martlet_base::sync::lock;
 use martlet_client::stream::Stream;
 use martlet_command::{Control, Flags};
 use martlet_journal::{Position, REPLICAS};
@@ -22,7 +23,7 @@ use super::link::is_readable;
 use super::runner::{Runner, complain};
 use crate::connection::Connection;
 use crate::registry::Entry;
-use crate::shared::{Mail, Shared, lock};
+use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 

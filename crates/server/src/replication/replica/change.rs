@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::lock;
+
 use super::LinkState;
 use crate::blocking::WaitEnd;
 use crate::config::{Primary, ReplicaOf};
-use crate::shared::{Mail, Shared, lock, random_id};
+use crate::shared::{Mail, Shared, random_id};
 use crate::slow_path::SlowPathReason;
 use crate::worker::Worker;
 

@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use martlet_base::sync::lock;
 use martlet_command::Flags;
 use martlet_keyspace::shard_of;
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
@@ -17,7 +18,7 @@ use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, pars
 use super::apply::ApplyQueue;
 use super::runner::Runner;
 use crate::registry::{Entry, Registry};
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::worker::Worker;
 
 /// Lanes for each thread: one whose commands cost more than others' holds up less.

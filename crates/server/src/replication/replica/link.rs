@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use martlet_base::disk::error_text;
+use martlet_base::sync::lock;
 use martlet_client::address::Address;
 use martlet_client::resp::encode_request;
 use martlet_client::stream::Stream;
@@ -27,7 +28,7 @@ use crate::config::{Primary, REDIS_VERSION};
 use crate::connection::{Connection, Session};
 use crate::outgoing;
 use crate::replication::failover::State;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// The version that a cluster's node sends: Valkey 9 sends older ones no data set as long as slots are on
 /// their way to it.

@@ -24,12 +24,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use martlet_base::sync::lock;
 use martlet_protocol::reply::Reply;
 
 pub use change::{begin, prepare};
 
 use crate::config::Primary;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::worker::Worker;
 
 /// How far the link to the primary has come.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use martlet_base::sync::lock;
 use martlet_command::Flags;
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
@@ -14,7 +15,6 @@ use martlet_protocol::request::Args;
 use crate::clients::flag;
 use crate::connection::Connection;
 use crate::registry::Entry;
-use crate::shared::lock;
 use crate::worker::Worker;
 
 /// Keys that are looked at in each turn of the cron.

@@ -4,8 +4,8 @@
 //! When a segment's depth is less than the directory's, only the first of its places holds it; the others
 //! hold just its depth.
 
+use super::Segment;
 use crate::entry::RawEntry;
-use crate::segment::Segment;
 
 /// Places that a directory may have whatever the number of entries.
 const SMALL_DIRECTORY: usize = 64;
