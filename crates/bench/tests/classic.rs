@@ -92,9 +92,11 @@ fn read_report_line(line: &str, report: &mut Parsed) {
     }
     let shape: Vec<String> = words
         .iter()
-        .map(
-            |word| if word.starts_with(|c: char| c.is_ascii_digit()) { "#".into() } else { word.to_string() },
-        )
+        .map(|word| {
+            // redis-benchmark's rate of a run that took less than a millisecond is `inf`.
+            let is_number = word.starts_with(|c: char| c.is_ascii_digit()) || *word == "inf";
+            if is_number { "#".into() } else { word.to_string() }
+        })
         .collect();
     let shape = shape.join(" ");
     // The blank line that ends the whole run belongs to no test.
