@@ -56,7 +56,8 @@ fn integer_setting(
 ) -> Result<(), Raise> {
     let mut settings = Context::of(stack).json.get();
     if !matches!(stack.kind(index), Kind::None | Kind::Nil) {
-        let value = crate::stack::to_integer(stack.number_argument(index)?);
+        // C's int: the lower 32 bits of the number.
+        let value = i64::from(crate::stack::to_integer(stack.number_argument(index)?) as i32);
         if !(least..=most).contains(&value) {
             return Err(Raise::argument(index, format!("expected integer between {least} and {most}")));
         }
