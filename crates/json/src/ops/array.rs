@@ -94,6 +94,16 @@ fn clamp(index: i64, length: usize) -> usize {
     }
 }
 
+/// Changes each array that a path leads to, those within others first.
+fn update_inner_first<T>(
+    document: &mut Document,
+    path: &Path,
+    change: impl FnMut(&mut Document, &Place) -> Result<T>,
+) -> Result<Answer<T>> {
+    let missing = || Error::NoPathOr(path.text().to_owned(), "not an array");
+    update(document, path, is_array, Order::DeepestFirst, missing, change)
+}
+
 /// JSON.ARRAPPEND; the lengths.
 ///
 /// # Errors
@@ -123,19 +133,12 @@ pub fn arr_insert(
     index: i64,
     values: &[Value],
 ) -> Result<Answer<usize>> {
-    update(
-        document,
-        path,
-        is_array,
-        Order::DeepestFirst,
-        || Error::NoPathOr(path.text().to_owned(), "not an array"),
-        |document, place| {
-            let length = array_at(document, path, place)?.len();
-            let at = if index < 0 { index.checked_add(length as i64) } else { Some(index) };
-            let at = at.and_then(|at| usize::try_from(at).ok()).filter(|at| *at <= length);
-            insert(document, path, place, at.ok_or(Error::IndexOutOfBounds)?, values)
-        },
-    )
+    update_inner_first(document, path, |document, place| {
+        let length = array_at(document, path, place)?.len();
+        let at = if index < 0 { index.checked_add(length as i64) } else { Some(index) };
+        let at = at.and_then(|at| usize::try_from(at).ok()).filter(|at| *at <= length);
+        insert(document, path, place, at.ok_or(Error::IndexOutOfBounds)?, values)
+    })
 }
 
 fn insert(document: &mut Document, path: &Path, place: &Place, at: usize, values: &[Value]) -> Result<usize> {
@@ -153,28 +156,20 @@ fn insert(document: &mut Document, path: &Path, place: &Place, at: usize, values
 /// # Errors
 /// A legacy path leads to no array, or a limit of paths.
 pub fn arr_pop(document: &mut Document, path: &Path, index: i64) -> Result<Answer<Option<Value>>> {
-    update(
-        document,
-        path,
-        is_array,
-        Order::DeepestFirst,
-        || Error::NoPathOr(path.text().to_owned(), "not an array"),
-        |document, place| {
-            let array = array_at(document, path, place)?;
-            if array.is_empty() {
-                return Ok(None);
-            }
-            let index = clamp(index, array.len());
-            let bytes = match array {
-                Array::Values(values) => values.get(index).map_or(0, Value::all_bytes),
-                Array::Typed(_) => 0,
-            };
-            let popped = document.edit(place, |array, heap| {
-                measured(array, -bytes, heap, |array| array.remove_element(index))
-            });
-            Ok(popped.flatten())
-        },
-    )
+    update_inner_first(document, path, |document, place| {
+        let array = array_at(document, path, place)?;
+        if array.is_empty() {
+            return Ok(None);
+        }
+        let index = clamp(index, array.len());
+        let bytes = match array {
+            Array::Values(values) => values.get(index).map_or(0, Value::all_bytes),
+            Array::Typed(_) => 0,
+        };
+        let popped = document
+            .edit(place, |array, heap| measured(array, -bytes, heap, |array| array.remove_element(index)));
+        Ok(popped.flatten())
+    })
 }
 
 /// JSON.ARRTRIM to the elements from `start` to `stop`, both included; the lengths. Negative ones count from
@@ -183,29 +178,22 @@ pub fn arr_pop(document: &mut Document, path: &Path, index: i64) -> Result<Answe
 /// # Errors
 /// A legacy path leads to no array, or a limit of paths.
 pub fn arr_trim(document: &mut Document, path: &Path, start: i64, stop: i64) -> Result<Answer<usize>> {
-    update(
-        document,
-        path,
-        is_array,
-        Order::DeepestFirst,
-        || Error::NoPathOr(path.text().to_owned(), "not an array"),
-        |document, place| {
-            let array = array_at(document, path, place)?;
-            let length = array.len();
-            let is_behind = usize::try_from(start).is_ok_and(|start| start >= length);
-            let (first, last) = (clamp(start, length), clamp(stop, length));
-            let range = if length == 0 || is_behind || first > last { 0..0 } else { first..last + 1 };
-            let bytes: isize = match array {
-                Array::Values(values) => {
-                    let dropped = values.iter().enumerate().filter(|(at, _)| !range.contains(at));
-                    dropped.map(|(_, value)| value.all_bytes()).sum()
-                }
-                Array::Typed(_) => 0,
-            };
-            document.edit(place, |array, heap| {
-                measured(array, -bytes, heap, |array| array.keep_elements(range));
-            });
-            array_at(document, path, place).map(Array::len)
-        },
-    )
+    update_inner_first(document, path, |document, place| {
+        let array = array_at(document, path, place)?;
+        let length = array.len();
+        let is_behind = usize::try_from(start).is_ok_and(|start| start >= length);
+        let (first, last) = (clamp(start, length), clamp(stop, length));
+        let range = if length == 0 || is_behind || first > last { 0..0 } else { first..last + 1 };
+        let bytes: isize = match array {
+            Array::Values(values) => {
+                let dropped = values.iter().enumerate().filter(|(at, _)| !range.contains(at));
+                dropped.map(|(_, value)| value.all_bytes()).sum()
+            }
+            Array::Typed(_) => 0,
+        };
+        document.edit(place, |array, heap| {
+            measured(array, -bytes, heap, |array| array.keep_elements(range));
+        });
+        array_at(document, path, place).map(Array::len)
+    })
 }
