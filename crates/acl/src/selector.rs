@@ -249,7 +249,11 @@ impl Selector {
         }
         let allowed = self.first_arguments.get(&request.place).ok_or(Denial::Command)?;
         let first = request.args.get(1).ok_or(Denial::Command)?;
-        if allowed.contains(&first.to_ascii_lowercase()) { Ok(()) } else { Err(Denial::Command) }
+        let is_allowed = match first.iter().any(u8::is_ascii_uppercase) {
+            true => allowed.contains(&first.to_ascii_lowercase()),
+            false => allowed.contains(first),
+        };
+        if is_allowed { Ok(()) } else { Err(Denial::Command) }
     }
 
     fn check_keys(&self, asked: &mut Asked<'_, '_>) -> Result<(), Denial> {

@@ -4,6 +4,8 @@
 //! the reply left. The rest, the way there and back, is measured by a plain blocking client that shares no
 //! code with the engine.
 
+use martlet_base::sync::lock;
+
 use crate::engine::{self, RunResult, Silent};
 use crate::latency::Latencies;
 use crate::null::{self, Behaviour, Log, Served};
@@ -12,7 +14,7 @@ use crate::template::{Template, Words};
 use martlet_client::address::Address;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Tolerance: the larger of both.
@@ -69,7 +71,7 @@ impl Responder {
 
     /// All that it has answered, in the order of arrival.
     fn served(&self) -> Vec<Served> {
-        let mut served = std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut served = std::mem::take(&mut *lock(&self.log));
         served.sort_by_key(|s| s.arrived);
         served
     }

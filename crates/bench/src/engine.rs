@@ -8,11 +8,13 @@ mod worker;
 
 pub use limit::client_limit;
 
+use martlet_base::sync::lock;
+
 use crate::latency::Latencies;
 use crate::plan::Plan;
 use martlet_client::mux::{EpollMux, UringMux, uring_works};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 /// Figures of one command.
@@ -200,7 +202,7 @@ impl Recorder {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Collected> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     /// Takes a thread's figures of `second` and empties them; the thread continues in `next`.
@@ -304,7 +306,7 @@ struct Shared {
 impl Shared {
     /// Ends the run; the first reason is kept.
     fn fail(&self, reason: String) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        lock(&self.failure).get_or_insert(reason);
         self.stop.store(true, Ordering::Relaxed);
     }
 }
@@ -388,7 +390,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
         }
         let start = Instant::now();
         result.began = Some(start);
-        *shared.start.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
+        *lock(&shared.start) = Some(start);
         shared.ready.wait();
         shared.progress.started.store(true, Ordering::Relaxed);
         let finished = || workers.iter().all(|w| w.is_finished());
@@ -407,7 +409,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
     });
     let cpu_end = own_cpu();
     result.client_cpu = (cpu_end.0.saturating_sub(cpu_start.0), cpu_end.1.saturating_sub(cpu_start.1));
-    result.partial = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    result.partial = lock(&shared.failure).clone();
     (result.commands, result.seconds) = shared.recorder.finish();
     collect(&mut result, outcomes);
     if INTERRUPTED.load(Ordering::Relaxed) && result.partial.is_none() {

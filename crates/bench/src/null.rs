@@ -6,8 +6,10 @@
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use martlet_base::sync::lock;
 
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +128,7 @@ fn respond(mut stream: TcpStream, behaviour: &Behaviour, first: &std::sync::Once
             return;
         }
         if let Some(log) = &behaviour.log {
-            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut log = lock(log);
             log.extend(std::iter::repeat_n(Served { arrived, replied }, found));
         }
     }

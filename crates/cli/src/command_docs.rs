@@ -2,6 +2,8 @@
 //!
 //! Invariant: a prompt never waits for it; only help and completion do, for a limited time.
 
+use martlet_base::sync::lock;
+
 use crate::connection::Connection;
 use crate::docs::Docs;
 use crate::interrupt;
@@ -38,7 +40,7 @@ pub struct CommandDocs {
 
 impl CommandDocs {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Begins to ask, unless this server was asked before.

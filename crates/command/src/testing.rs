@@ -12,9 +12,10 @@
 //! assert_eq!(t.effects(), ["SET k v PXAT 1700000010000"]);
 //! ```
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 use martlet_engine::{Engine, Keys};
 use martlet_journal::effects;
 use martlet_protocol::quote;
@@ -64,7 +65,7 @@ impl Default for Fixture {
 impl Fixture {
     /// An empty keyspace.
     pub fn new() -> Fixture {
-        let spare = ENGINES.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = lock(&ENGINES).pop();
         let engine = match spare {
             Some(engine) => engine,
             None => Box::leak(Box::new(Engine::new(1).expect("a background thread"))),
@@ -215,7 +216,7 @@ impl Drop for Fixture {
         self.check_sizes();
         self.keys.alone(|keys| keys.flush(None, false));
         self.keys.engine().lazy_free.wait();
-        let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut engines = lock(&ENGINES);
         engines.push(self.keys.engine());
     }
 }

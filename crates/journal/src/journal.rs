@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+
+use martlet_base::sync::lock;
 
 use crate::ring::{self, Memory, Position, Ring};
 use crate::stream::{Audience, Cut, FellBehind, Place, Pumped, Reader, Stream};
@@ -72,7 +74,7 @@ impl Journal {
     /// # Errors
     /// When the operating system has no memory.
     pub fn open(&self) -> io::Result<()> {
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _opening = lock(&self.opening);
         if self.stream.get().is_some() {
             return Ok(());
         }
@@ -176,7 +178,7 @@ impl Journal {
 
     /// Has `listener` called when the journal fills up and when there is room again.
     pub fn listen(&self, listener: impl Fn(bool) + Send + Sync + 'static) {
-        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
+        *lock(&self.listener) = Some(Box::new(listener));
     }
 
     #[cold]
@@ -198,7 +200,7 @@ impl Journal {
 
     /// Makes `is_full` agree with the waiting bytes, and calls the listener for each change.
     fn settle_fullness(&self) {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = lock(&self.listener);
         loop {
             let is_full = self.is_full();
             let limit = if is_full { ROOM_BYTES } else { FULL_BYTES };
@@ -339,7 +341,7 @@ impl Journal {
     #[cold]
     fn wake(&self, state: u8) {
         if self.sleep.compare_exchange(state, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            let sleeper = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
+            let sleeper = lock(&self.sleeper);
             sleeper.iter().for_each(Thread::unpark);
         }
     }
@@ -348,7 +350,7 @@ impl Journal {
     /// also until something is appended, if nothing is there yet. `has_work` is asked once more when every
     /// other thread can see the sleep.
     pub fn sleep(&self, until_appended: bool, most: Duration, has_work: impl FnOnce() -> bool) {
-        *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
+        *lock(&self.sleeper) = Some(std::thread::current());
         self.sleep.store(if until_appended { ASLEEP } else { WAITS }, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if !has_work() {

@@ -4,9 +4,11 @@
 //! its answer is not read. It is *busy* while its answer is being made. Invariant: there are at most as many
 //! as the limit says; a busy one is never removed for another.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
+
+use martlet_base::sync::lock;
 
 /// See the [module docs](self).
 pub struct Connections {
@@ -37,7 +39,7 @@ impl Connections {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 
     /// Gives a new connection its place, that of the oldest idle one if all are taken; waits while all are

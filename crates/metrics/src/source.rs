@@ -1,10 +1,11 @@
 //! Connections to the server that is shown, each logged in as some user.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use martlet_base::clock::monotonic;
+use martlet_base::sync::lock;
 use martlet_client::resp::{self, Reply};
 use martlet_client::stream::Stream;
 
@@ -101,7 +102,7 @@ impl Source {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<(Login, Session)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     fn take_kept(&self, login: &Login) -> Option<Session> {

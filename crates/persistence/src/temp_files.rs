@@ -8,9 +8,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use martlet_base::disk::{Disk, DiskFile, error_text};
+use martlet_base::sync::lock;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::settings::Settings;
@@ -79,14 +80,14 @@ static NAMING: Mutex<()> = Mutex::new(());
 /// # Errors
 /// When it cannot be created.
 pub fn create(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-    let _naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _naming = lock(&NAMING);
     disk.create(path)
 }
 
 /// Removes the files that this process is writing, which ends without finishing them. Another thread that is
 /// about to begin a file waits as long as the returned lock is held: to the end.
 pub fn remove_own(disk: &dyn Disk, settings: &Settings) -> MutexGuard<'static, ()> {
-    let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
+    let naming = lock(&NAMING);
     for kind in Kind::ALL {
         let directory = if kind == Kind::Base { settings.aof_directory() } else { settings.dir.clone() };
         // Most of them are not there.

@@ -36,6 +36,8 @@ pub use restore::{GraphBuilder, RestoreError, RestoredNode};
 pub use shape::{Config, LEVEL_MAX, M_MAX, M_MIN, Metric, StoredVector};
 pub use snapshot::{FreeSlices, NodeView, SavedLayer, Snapshot};
 
+use martlet_base::sync::lock;
+
 use crate::quantise;
 use link::Pressure;
 use page::PAGE_SLOTS;
@@ -44,7 +46,7 @@ use repair::EntryPoint;
 use search::{Filtered, Scratch, with_scratch};
 use shape::Shape;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{Entry, Retired, View, Writer};
 
 /// The value that a node carries beside its vector.
@@ -157,11 +159,6 @@ pub struct Graph<T> {
 fn fresh_generation() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
-}
-
-fn lock<L>(mutex: &Mutex<L>) -> MutexGuard<'_, L> {
-    // The data behind these locks is whole between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Payload> Graph<T> {

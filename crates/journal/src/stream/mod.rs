@@ -16,13 +16,15 @@ mod block;
 mod log;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use block::Chunk;
 use log::Log;
 pub use log::{FellBehind, Place};
 
 pub use crate::record::Audience;
+use martlet_base::sync::lock;
+
 use crate::record::Commands;
 use crate::ring::{self, Position, Ring};
 
@@ -90,7 +92,7 @@ impl Stream {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Takes records that end at or before `end` out of the ring, unless a reader that may not lose anything

@@ -7,9 +7,10 @@
 //! no thread holds more than a chunk.
 
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use martlet_base::copy;
+use martlet_base::sync::lock;
 
 use super::{FileWriter, Record, write_record};
 use crate::crc64::crc64;
@@ -38,7 +39,7 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
     /// Begins a chunk of `file`.
     pub fn new(file: &'a Mutex<FileWriter<W>>) -> ChunkWriter<'a, W> {
         let (form, wants_sum) = {
-            let file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = lock(file);
             (file.form, file.wants_sum)
         };
         let chunk = Vec::with_capacity(CHUNK_BYTES);
@@ -64,7 +65,7 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
         let sum = |bytes| if self.wants_sum { crc64(0, bytes) } else { 0 };
         // Before the file is taken: other threads may write in this time.
         let (chunk_sum, more_sum) = (sum(&self.chunk), sum(more));
-        let file = self.held.get_or_insert_with(|| self.file.lock().unwrap_or_else(PoisonError::into_inner));
+        let file = self.held.get_or_insert_with(|| lock(self.file));
         if let Some(first) = self.first.take() {
             file.select(first);
         }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use martlet_base::glob;
+use martlet_base::sync::lock;
 
 use super::table::{DENY_LOADING, HIDDEN, IMMUTABLE, MULTI, PROTECTED, Parameter, REREAD, find, parameters};
 use super::{Config, ConfigStore, ProtectedAction};
@@ -52,7 +53,7 @@ impl<T> Prepared<T> {
     /// # Errors
     /// Those of `prepare`; nothing is kept then.
     pub fn prepare(&self, prepare: impl FnOnce() -> Result<T, String>) -> Result<(), String> {
-        let mut prepared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prepared = lock(&self.0);
         if prepared.take().is_none() {
             *prepared = Some(prepare()?);
         }
@@ -61,7 +62,7 @@ impl<T> Prepared<T> {
 
     /// To be called after the publication.
     pub fn take(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 
@@ -180,7 +181,7 @@ impl ConfigStore {
             names.iter().all(|name| find(name.as_bytes()).is_some()),
             "hook on an unknown parameter"
         );
-        self.hooks.before.lock().unwrap_or_else(PoisonError::into_inner).push((names, hook));
+        lock(&self.hooks.before).push((names, hook));
     }
 
     /// Runs `follow` whenever a change of one of the named parameters has been published. Changes that cannot
@@ -190,7 +191,7 @@ impl ConfigStore {
             names.iter().all(|name| find(name.as_bytes()).is_some()),
             "hook on an unknown parameter"
         );
-        self.hooks.after.lock().unwrap_or_else(PoisonError::into_inner).push((names, follow));
+        lock(&self.hooks.after).push((names, follow));
     }
 
     /// CONFIG GET over the current configuration: see [`get`].
@@ -200,7 +201,7 @@ impl ConfigStore {
 
     /// CONFIG SET: all of the pairs or none. Answers the parameters whose value is another one now.
     pub fn set(&self, pairs: &[(&[u8], &[u8])], setter: Setter) -> Result<Vec<Changed>, SetError> {
-        let hooks = self.hooks.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let hooks = lock(&self.hooks.before);
         let old = self.snapshot();
         let entries = entries(pairs, &old, setter)?;
         let mut new = (*old).clone();

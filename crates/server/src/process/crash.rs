@@ -9,11 +9,13 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use libc::{c_int, c_void, siginfo_t};
+
+use martlet_base::sync::lock;
 
 /// How long a crashed thread waits for the report.
 const PATIENCE_MS: c_int = 20_000;
@@ -319,7 +321,7 @@ pub fn watch_crashes(report: impl Fn(&Cause, &Trace) + Send + 'static) -> io::Re
             if !IS_TAKEN.load(Ordering::Acquire) {
                 continue;
             }
-            let panic = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let panic = lock(&PANIC).take();
             // SAFETY: it was written before this thread was woken, and no thread writes while the flag is up.
             let signal = unsafe { *SIGNAL.0.get() };
             let is_alarm = panic.is_none() && signal.number == libc::SIGALRM;
@@ -381,7 +383,7 @@ pub fn end_after_panic(message: String, place: String, exits: bool) -> ! {
         if IS_TAKEN.swap(true, Ordering::AcqRel) {
             std::thread::sleep(Duration::from_millis(PATIENCE_MS as u64));
         }
-        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some((message, place));
+        *lock(&PANIC) = Some((message, place));
         CRASHED.thread.store(this_thread(), Ordering::Relaxed);
         CRASHED.fill(0);
         add_one(&WAKE);

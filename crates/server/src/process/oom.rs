@@ -1,7 +1,9 @@
 //! The score by which the kernel chooses what to kill when memory runs out.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use martlet_base::sync::lock;
 
 use crate::config::{Config, OomScoreAdj, error_text};
 
@@ -32,7 +34,7 @@ impl OomScore {
     }
 
     fn adjust(&self, config: &Config) -> Result<(), String> {
-        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut base = lock(&self.base);
         let [primary, replica, _] = config.oom_score_adj_values;
         let value = if config.replicaof.0.is_some() { replica } else { primary };
         let score = match (config.oom_score_adj, *base) {

@@ -5,7 +5,9 @@
 //! environment was copied elsewhere, and afterwards only [`ProcessTitle`] reads or writes it.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use martlet_base::sync::lock;
 
 use crate::config::{Config, TitlePart, title_parts};
 
@@ -33,7 +35,7 @@ impl ProcessTitle {
     /// What CONFIG SET answers when the template cannot be expanded.
     pub fn show(&self, config: &Config, config_file: Option<&Path>) -> Result<(), String> {
         let text = title_text(config, config_file, &self.program).ok_or("failed to set process title")?;
-        let mut area = self.area.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut area = lock(&self.area);
         if let Some(area) = area.as_mut() {
             write(area, text.as_bytes());
         }

@@ -1,12 +1,14 @@
 //! The table of pages, as readers see it (`View`) and as writers change it (`Writer`). What always holds: a
 //! page that is in the table, or was at any time since the graph was last locked exclusively, is not freed.
 
+use martlet_base::sync::lock;
+
 use super::layer::Layer;
 use super::page::{FREE, NodePage, PAGE_SLOTS, Spill, VectorAddress, VectorPage};
 use super::shape::{Operand, Shape, StoredVector};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// One page of the table. Its pointers change under its lock only.
 pub(super) struct Entry<T> {
@@ -243,11 +245,6 @@ pub(super) struct Locked<'a> {
     _guards: [Option<MutexGuard<'a, ()>>; 3],
 }
 
-fn lock<'a>(mutex: &'a Mutex<()>) -> MutexGuard<'a, ()> {
-    // The page is whole at every moment, wherever a thread ended.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<'a, T> Writer<'a, T> {
     /// Locks the slots' pages in ascending order, and makes them this generation's own.
     pub(super) fn lock<const N: usize>(&self, slots: [u32; N]) -> Locked<'a> {
@@ -307,7 +304,7 @@ impl<'a, T> Writer<'a, T> {
     }
 
     fn retire(&self, retired: Retired<T>) {
-        self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
+        lock(self.retired).push(retired);
     }
 
     /// Fills a free slot, all but its links, and publishes it.

@@ -14,6 +14,7 @@ use crate::pacing::Schedule;
 use crate::plan::{DEFAULT_SPIN, Pacing, Plan, Unit};
 use crate::template::{Draw, Drawn, MAX_VARIABLES, Patches, Pool};
 use martlet_base::random::Random;
+use martlet_base::sync::lock;
 use martlet_client::mux::{Handler, Mux};
 use martlet_client::scan::{ReplyKind, ReplySink};
 use route::Router;
@@ -352,7 +353,7 @@ impl<'a, M: Mux> Worker<'a, M> {
     /// Sets the clock to the run's start.
     fn begin(&mut self) {
         let plan = self.core.plan;
-        let start = *self.core.shared.start.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let start = *lock(&self.core.shared.start);
         self.core.start = start.unwrap_or_else(Instant::now);
         self.core.seen_open_ns = 0;
         self.core.record_from_ns = plan.warmup.as_nanos() as u64;
