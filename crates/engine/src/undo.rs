@@ -3,9 +3,8 @@
 //! Invariant: a key's old value is kept before its first change, so that a script which cannot continue
 //! leaves nothing but expirations. Long strings and collections are shared until they are changed.
 
-use std::hash::RandomState;
-
-use hashbrown::HashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use martlet_journal::Mark;
 use martlet_keyspace::{Key, Shard, Value};
 
@@ -20,8 +19,23 @@ pub(crate) struct Old {
 /// is large.
 pub(crate) const KEPT_KEYS_MAX: usize = 1024;
 
-/// What changed keys of one database held, `None` where there was no key.
-pub(crate) type OldKeys = HashMap<Vec<u8>, Option<Old>, RandomState>;
+/// A changed key.
+pub(crate) struct OldKey {
+    /// See [`place`].
+    place: u64,
+    pub(crate) name: Vec<u8>,
+    /// `None` where there was no key.
+    pub(crate) old: Option<Old>,
+}
+
+/// The changed keys of one database.
+pub(crate) type OldKeys = HashTable<OldKey>;
+
+/// A key's place in a table of changed keys: its hash, turned so that keys of one shard, whose lowest bits
+/// agree, spread over the table.
+fn place(key: &Key<'_>) -> u64 {
+    key.hash.rotate_right(16)
+}
 
 /// See the [module docs](self). Off unless a script runs that may have to be undone.
 #[derive(Default)]
@@ -49,10 +63,16 @@ impl Undo {
             self.old.push((db, OldKeys::default()));
             self.old.len() - 1
         });
-        self.old[at].1.entry_ref(key.bytes).or_insert_with(|| {
-            let entry = shard.db(db).get(key)?;
-            Some(Old { value: entry.value(), expiry_ms: entry.expiry_ms(), lru: entry.lru() })
-        });
+        let place = place(key);
+        let entry = self.old[at].1.entry(place, |kept| kept.name == key.bytes, |kept| kept.place);
+        if let Entry::Vacant(vacant) = entry {
+            let old = shard.db(db).get(key).map(|entry| Old {
+                value: entry.value(),
+                expiry_ms: entry.expiry_ms(),
+                lru: entry.lru(),
+            });
+            vacant.insert(OldKey { place, name: key.bytes.to_vec(), old });
+        }
     }
 
     /// Begins to keep what changes replace.

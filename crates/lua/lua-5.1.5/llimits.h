@@ -96,7 +96,9 @@ typedef lu_int32 Instruction;
 
 /* minimum size for the string table (must be power of 2) */
 #ifndef MINSTRTABSIZE
-#define MINSTRTABSIZE	32
+/* room for what a script's state always has and for the strings of one cycle of
+   the collector: the table is not halved and doubled again in each */
+#define MINSTRTABSIZE	512
 #endif
 
 

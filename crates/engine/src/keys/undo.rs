@@ -3,7 +3,7 @@
 use martlet_keyspace::Key;
 
 use super::Keys;
-use crate::undo::{Begin, Old};
+use crate::undo::{Begin, Old, OldKey};
 
 impl Keys {
     /// Begins to keep what changes undo. [`Keys::undo`] or [`Keys::end_undo`] must follow.
@@ -21,7 +21,7 @@ impl Keys {
     pub fn undo(&mut self) {
         let Some((begin, kept)) = self.undo.take() else { return };
         for (db, old) in kept {
-            for (name, old) in old {
+            for OldKey { name, old, .. } in old {
                 self.in_db(db, |keys| keys.restore(&Key::new(&name), old));
             }
         }
