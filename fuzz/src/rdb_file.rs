@@ -1,9 +1,10 @@
 //! Whole RDB files of any bytes: reading them record by record and by batches ends alike, and whole files go
 //! round.
 
-use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Records, Splitter};
-use martlet_rdb::file::{FileError, FileWriter, Item, ReadOptions, Record, read_file};
-use martlet_rdb::{Form, Limits, VERSION_TIMED, Value, payload};
+use martlet_keyspace::Value;
+use martlet_values::file::split::{BatchReader, Decoded, Found, Piece, Records, Splitter};
+use martlet_values::file::{FileError, FileWriter, Item, ReadOptions, Record, read_file};
+use martlet_values::{Form, Limits, VERSION_TIMED, payload};
 
 /// The input is a file; its checksum is not looked at, or hardly any change of a seed would be read further.
 pub fn check(data: &[u8]) {
@@ -23,7 +24,7 @@ type Seen = (String, usize);
 fn seen<K: AsRef<[u8]>>(record: &Record<Value, K>) -> Seen {
     let Record { db, key, expiry_ms, access, value } = record;
     let text = format!("{db} {:?} {expiry_ms:?} {access:?}", key.as_ref());
-    (text, payload::dump(value.source(), false).len())
+    (text, payload::dump(value.view(), false).len())
 }
 
 fn options() -> ReadOptions {
@@ -59,7 +60,7 @@ impl Records for Taker<'_> {
             found.read(place, |Record { db, key, expiry_ms, access, value }| {
                 assert_eq!(place.mark, key.len() as u64);
                 let value = match value {
-                    Decoded::Text(text) => Value::String(text.to_vec()),
+                    Decoded::Text(text) => Value::from_bytes(text),
                     Decoded::Value(value) => value,
                     Decoded::Nothing => return Ok(()),
                 };
@@ -88,7 +89,7 @@ fn read_batches(data: &[u8], all: &mut Vec<Seen>) -> Result<(), String> {
                 reader.read(&batch, &bytes, &mut Taker(all)).map_err(text)?;
             }
             Piece::Item(Item::Record(record), _) => all.push(seen(&record)),
-            Piece::Item(Item::Aux { .. } | Item::Library(_) | Item::SlotImport(_), _) => {}
+            Piece::Item(_, _) => {}
         }
     }
     Ok(())
@@ -101,7 +102,7 @@ fn write(data: &[u8]) -> Vec<u8> {
     let ended = records(data, |record| {
         let Record { db, key, expiry_ms, access, value } = &record;
         let (db, expiry_ms, access) = (*db, *expiry_ms, *access);
-        writer.record(&Record { db, key, expiry_ms, access, value: value.source() });
+        writer.record(&Record { db, key, expiry_ms, access, value: value.view() });
     });
     assert_eq!(ended, Ok(()));
     writer.finish().expect("a vector takes all")

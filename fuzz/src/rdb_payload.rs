@@ -1,15 +1,15 @@
 //! RESTORE's decoder on any bytes: it never panics, and an accepted value goes round.
 
 use martlet_rdb::crc64::crc64;
-use martlet_rdb::{Limits, VERSION_VALKEY, payload};
+use martlet_values::{Limits, VERSION_VALKEY, payload};
 
 /// The input is type byte and value; version and checksum are added, for Redis and for Valkey.
 pub fn check(data: &[u8]) {
     for version in [payload::VERSION_MAX, VERSION_VALKEY] {
         let Ok(value) = payload::restore(&sealed(data, version), &Limits::default()) else { continue };
-        let again = payload::dump(value.source(), true);
+        let again = payload::dump(value.view(), true);
         let back = payload::restore(&again, &Limits::default()).expect("what was written is read");
-        assert_eq!(payload::dump(back.source(), false).len(), payload::dump(value.source(), false).len());
+        assert_eq!(payload::dump(back.view(), false).len(), payload::dump(value.view(), false).len());
     }
 }
 

@@ -213,7 +213,7 @@ pub fn commands() -> Vec<Vec<u8>> {
 
 /// Encoded values: of real servers, and of types that are only read.
 pub fn payloads() -> Vec<Vec<u8>> {
-    let lines = include_str!("../../crates/rdb/tests/redis_7_0.txt").lines();
+    let lines = include_str!("../../crates/values/tests/redis_7_0.txt").lines();
     let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
     let recorded = lines.filter_map(|line| line.split_once(' ')).map(|(_, hex)| {
         let bytes: Vec<u8> =
@@ -239,8 +239,8 @@ pub fn payloads() -> Vec<Vec<u8>> {
 /// Whole RDB files: of real servers, and of our own encoded values one by one, in several versions.
 pub fn files() -> Vec<Vec<u8>> {
     let recorded: [&[u8]; 2] = [
-        include_bytes!("../../crates/rdb/tests/redis_7_0.rdb"),
-        include_bytes!("../../crates/rdb/tests/valkey_8.rdb"),
+        include_bytes!("../../crates/values/tests/redis_7_0.rdb"),
+        include_bytes!("../../crates/values/tests/valkey_8.rdb"),
     ];
     let small = payloads().into_iter().flat_map(|value| {
         [b"REDIS0003", b"REDIS0014", b"VALKEY080"].map(|header| {

@@ -5,13 +5,13 @@ use martlet_engine::{Awaited, Keys};
 use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_rdb::Limits;
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
 use martlet_types::set::SetLimits;
 use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
+use martlet_values::Limits;
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Outcome};

@@ -15,7 +15,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_journal::Position;
 use martlet_keyspace::{
-    Access, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut, StrValue, Value,
+    Access, Collection, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut, StrValue, Value,
 };
 use martlet_types::hash::NO_EXPIRY;
 use triomphe::Arc;
@@ -284,7 +284,7 @@ impl Keys {
     /// A collection to change, created empty if the key is absent. The caller puts something into it, or
     /// calls [`Keys::delete_if_empty`].
     #[inline]
-    pub fn create<T: Object>(&mut self, key: &Key<'_>) -> Result<ObjectMut<'_, T>, WrongType> {
+    pub fn create<T: Collection>(&mut self, key: &Key<'_>) -> Result<ObjectMut<'_, T>, WrongType> {
         self.preserve(key);
         if let Some(found) = self.access(key) {
             // SAFETY: as in `write`.

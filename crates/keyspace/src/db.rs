@@ -20,7 +20,7 @@ use crate::expiry::ExpiryIndex;
 use crate::sizes::{Sizes, bin};
 use crate::streams::StreamIndex;
 use crate::table::{ORDERS, Plan, Spot, Table, order};
-use crate::value::{Kind, Object, Value};
+use crate::value::{Collection, Kind, Object, Value};
 use crate::view::Entry;
 pub use object_mut::ObjectMut;
 
@@ -460,7 +460,7 @@ impl Db {
 
     /// The key's collection, created empty if the key is absent; `None` if it holds another type.
     #[inline]
-    pub fn object_or_insert<T: Object>(&mut self, key: &Key<'_>, lru: u32) -> Option<ObjectMut<'_, T>> {
+    pub fn object_or_insert<T: Collection>(&mut self, key: &Key<'_>, lru: u32) -> Option<ObjectMut<'_, T>> {
         let spot = match self.spot(key) {
             Some(spot) => spot,
             None => {

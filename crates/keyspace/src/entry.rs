@@ -360,9 +360,8 @@ impl RawEntry {
     /// The object, if the entry holds a `T`.
     #[inline]
     pub(crate) fn object<'a, T: Object>(self) -> Option<&'a mut T> {
-        // SAFETY: the kind says which type was written there; callers hand out `&mut` only from exclusive
-        // access.
-        (self.kind() == T::KIND).then(|| unsafe { &mut *self.object_at().cast::<T>() })
+        // SAFETY: the kind says what was written there; callers hand out `&mut` only from exclusive access.
+        if self.kind() == T::KIND { unsafe { T::at_mut(self.object_at()) } } else { None }
     }
 
     /// The object's place with its kind; the entry must hold an object.

@@ -7,20 +7,27 @@ mod db;
 mod entry;
 mod expiry;
 mod fields;
+mod module;
 mod segment;
 mod shard;
 mod sizes;
 mod streams;
 mod table;
 mod value;
+mod version;
 mod view;
 
 pub use db::{Access, Db, ExpiryChange, Key, ObjectMut, key_hash, shard_of};
+pub use module::{CloneObject, ModuleObject, ModuleValue};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use sizes::{SIZE_BINS, Sizes};
 pub use streams::StreamCounts;
 pub use table::{ORDERS, Plan};
-pub use value::{Kind, Object, StrValue, Value};
+pub use value::{Collection, Kind, Object, ObjectRef, StrValue, Value, ValueRef};
+pub use version::{
+    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
+    VERSION_TIMED, VERSION_VALKEY,
+};
 pub use view::{Detached, Entry};
 
 /// Bytes of an entry's place in its table, at the usual load.

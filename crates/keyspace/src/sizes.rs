@@ -10,7 +10,7 @@ use crate::view::Entry;
 
 /// Size classes: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the last.
 pub const SIZE_BINS: usize = 48;
-/// Numbers of types, two of which do not occur here (modules, rate limits).
+/// Numbers of types, one of which does not occur here (rate limits).
 const KINDS: usize = 9;
 
 /// Number of keys by type and size; INFO's `keysizes`. Types of which there has been no key take no room: of

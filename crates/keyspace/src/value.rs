@@ -4,7 +4,15 @@
 //! from it.
 
 use martlet_base::number::{NumberBuffer, format_i64, parse_i64};
+use martlet_types::hash::NO_EXPIRY;
+use martlet_types::stream::Features;
 use triomphe::Arc;
+
+use crate::module::{ModuleObject, ModuleValue};
+use crate::version::{
+    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
+    VERSION_TIMED,
+};
 
 /// Bytes that an entry reserves for an object; each object type fits.
 pub(crate) const OBJECT_BYTES: usize = 8;
@@ -47,24 +55,54 @@ impl<'a> StrValue<'a> {
     }
 }
 
-/// A collection type that can live in an entry.
+/// A type other than strings that can live in an entry.
 pub trait Object: Sized {
-    /// The kind that says an entry holds this type.
+    /// The kind that an entry has which holds this type.
     const KIND: Kind;
-    /// An empty collection in its smallest encoding.
-    fn empty() -> Self;
     /// Number of elements; a collection without any does not stay in the keyspace, unless it is a stream.
     fn element_count(&self) -> usize;
     /// What OBJECT ENCODING answers.
     fn encoding(&self) -> &'static str;
     /// Bytes of all that it has allocated.
     fn heap_bytes(&self) -> usize;
+    /// How many allocations freeing it takes, roughly.
+    fn free_effort(&self) -> usize {
+        self.element_count()
+    }
+    /// The oldest version of the RDB format that can hold it.
+    fn lowest_version(&self) -> u16 {
+        VERSION_OLDEST
+    }
     /// The owned form.
     fn into_value(self) -> Value;
+    /// The object at `place`; `None` if it is of another type of the same kind.
+    ///
+    /// # Safety
+    /// `place` holds an object of [`Object::KIND`], which does not change for as long as 'a.
+    #[inline]
+    unsafe fn at<'a>(place: *const u8) -> Option<&'a Self> {
+        // SAFETY: a kind of one type says the type; the caller vouches for the rest.
+        Some(unsafe { &*place.cast::<Self>() })
+    }
+    /// As [`Object::at`], for changes.
+    ///
+    /// # Safety
+    /// `place` holds an object of [`Object::KIND`], and nothing else reads or changes it for as long as 'a.
+    #[inline]
+    unsafe fn at_mut<'a>(place: *mut u8) -> Option<&'a mut Self> {
+        // SAFETY: a kind of one type says the type; the caller vouches for the rest.
+        Some(unsafe { &mut *place.cast::<Self>() })
+    }
+}
+
+/// A type of which an empty object exists, with which a key begins.
+pub trait Collection: Object {
+    /// An empty collection in its smallest encoding.
+    fn empty() -> Self;
 }
 
 macro_rules! objects {
-    ($($variant:ident = $number:literal, $type:ty, $name:literal, $new:expr;)*) => {
+    ($($variant:ident = $number:literal, $type:ty, $name:literal;)*) => {
         /// A key's type. The numbers are stored in entries.
         #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -83,7 +121,7 @@ macro_rules! objects {
                 }
             }
 
-            /// The name that TYPE answers.
+            /// The name that TYPE answers; of a module's value its type has one of its own.
             pub fn name(self) -> &'static str {
                 match self {
                     Kind::String => "string",
@@ -91,11 +129,11 @@ macro_rules! objects {
                 }
             }
 
-            /// The kind with this TYPE name, in any case of letters.
+            /// The kind with this TYPE name, in any case of letters; modules' types have names of their own.
             pub fn from_name(name: &[u8]) -> Option<Kind> {
-                if name.eq_ignore_ascii_case(b"string") { return Some(Kind::String); }
-                $(if name.eq_ignore_ascii_case($name.as_bytes()) { return Some(Kind::$variant); })*
-                None
+                let all = [Kind::String, $(Kind::$variant),*];
+                let named = all.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()));
+                named.filter(|kind| *kind != Kind::Module)
             }
         }
 
@@ -138,22 +176,22 @@ macro_rules! objects {
             pub fn free_effort(&self) -> usize {
                 match self {
                     Value::Int(_) | Value::Str { .. } => 1,
-                    $(Value::$variant(object) => object.element_count(),)*
+                    $(Value::$variant(object) => object.free_effort(),)*
+                }
+            }
+
+            /// The value where it lies.
+            pub fn view(&self) -> ValueRef<'_> {
+                match self {
+                    Value::Int(number) => ValueRef::Str(StrValue::Int(*number)),
+                    Value::Str { bytes, .. } => ValueRef::Str(StrValue::Bytes(bytes)),
+                    $(Value::$variant(object) => ValueRef::Object(ObjectRef::of_listed(object)),)*
                 }
             }
         }
 
         $(
             const _: () = assert!(size_of::<$type>() <= OBJECT_BYTES && align_of::<$type>() <= 8);
-
-            impl Object for $type {
-                const KIND: Kind = Kind::$variant;
-                fn empty() -> Self { $new }
-                fn element_count(&self) -> usize { self.len() }
-                fn encoding(&self) -> &'static str { self.encoding() }
-                fn heap_bytes(&self) -> usize { self.heap_bytes() }
-                fn into_value(self) -> Value { Value::$variant(self) }
-            }
         )*
 
         /// # Safety
@@ -178,6 +216,16 @@ macro_rules! objects {
                     (object.encoding(), object.heap_bytes())
                 })*
                 Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+
+        impl ObjectRef<'_> {
+            /// The oldest version of the RDB format that can hold it.
+            pub fn lowest_version(&self) -> u16 {
+                match self.kind {
+                    $(Kind::$variant => self.get::<$type>().map_or(VERSION_OLDEST, Object::lowest_version),)*
+                    Kind::String => VERSION_OLDEST,
+                }
             }
         }
 
@@ -214,12 +262,206 @@ macro_rules! objects {
 }
 
 objects! {
-    List = 1, martlet_types::list::List, "list", martlet_types::list::List::new();
-    Set = 2, martlet_types::set::Set, "set", martlet_types::set::Set::new();
-    ZSet = 3, martlet_types::zset::ZSet, "zset", martlet_types::zset::ZSet::new();
-    Hash = 4, martlet_types::hash::Hash, "hash", martlet_types::hash::Hash::new();
-    Stream = 6, martlet_types::stream::Stream, "stream", martlet_types::stream::Stream::new();
-    Array = 8, martlet_types::array::Array, "array", martlet_types::array::Array::new();
+    List = 1, martlet_types::list::List, "list";
+    Set = 2, martlet_types::set::Set, "set";
+    ZSet = 3, martlet_types::zset::ZSet, "zset";
+    Hash = 4, martlet_types::hash::Hash, "hash";
+    Module = 5, ModuleValue, "module";
+    Stream = 6, martlet_types::stream::Stream, "stream";
+    Array = 8, martlet_types::array::Array, "array";
+}
+
+macro_rules! collections {
+    ($($variant:ident, $type:ty $(, $lowest_version:expr)?;)*) => {
+        $(
+            impl Object for $type {
+                const KIND: Kind = Kind::$variant;
+                fn element_count(&self) -> usize { self.len() }
+                fn encoding(&self) -> &'static str { self.encoding() }
+                fn heap_bytes(&self) -> usize { self.heap_bytes() }
+                $(fn lowest_version(&self) -> u16 {
+                    let lowest_version: fn(&$type) -> u16 = $lowest_version;
+                    lowest_version(self)
+                })?
+                fn into_value(self) -> Value { Value::$variant(self) }
+            }
+
+            impl Collection for $type {
+                fn empty() -> Self { <$type>::new() }
+            }
+        )*
+    };
+}
+
+collections! {
+    List, martlet_types::list::List;
+    Set, martlet_types::set::Set;
+    ZSet, martlet_types::zset::ZSet;
+    Hash, martlet_types::hash::Hash, |hash| match hash.next_expiry_ms() {
+        NO_EXPIRY => VERSION_OLDEST,
+        _ => VERSION_TIMED,
+    };
+    Stream, martlet_types::stream::Stream, |stream| match stream.features() {
+        Features { has_released: true, .. } => VERSION_RELEASED,
+        Features { has_idempotency: true, .. } => VERSION_IDEMPOTENCY,
+        _ => VERSION_STREAMS,
+    };
+    Array, martlet_types::array::Array, |_| VERSION_ARRAYS;
+}
+
+/// OBJECT ENCODING's answer for values of modules.
+const ENCODING: &str = "raw";
+
+impl Object for ModuleValue {
+    const KIND: Kind = Kind::Module;
+
+    fn element_count(&self) -> usize {
+        self.object().element_count()
+    }
+
+    fn encoding(&self) -> &'static str {
+        ENCODING
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let object = self.object();
+        size_of::<Box<dyn ModuleObject>>() + size_of_val(object) + object.heap_bytes()
+    }
+
+    fn free_effort(&self) -> usize {
+        self.object().free_effort()
+    }
+
+    fn lowest_version(&self) -> u16 {
+        VERSION_MODULES
+    }
+
+    fn into_value(self) -> Value {
+        Value::Module(self)
+    }
+}
+
+impl<T: ModuleObject> Object for T {
+    const KIND: Kind = Kind::Module;
+
+    fn element_count(&self) -> usize {
+        ModuleObject::element_count(self)
+    }
+
+    fn encoding(&self) -> &'static str {
+        ENCODING
+    }
+
+    fn heap_bytes(&self) -> usize {
+        ModuleObject::heap_bytes(self)
+    }
+
+    fn lowest_version(&self) -> u16 {
+        VERSION_MODULES
+    }
+
+    fn into_value(self) -> Value {
+        Value::Module(ModuleValue::new(self))
+    }
+
+    #[inline]
+    unsafe fn at<'a>(place: *const u8) -> Option<&'a T> {
+        // SAFETY: the caller vouches for an object of this kind, which is a `ModuleValue` for all such types.
+        unsafe { &*place.cast::<ModuleValue>() }.get()
+    }
+
+    #[inline]
+    unsafe fn at_mut<'a>(place: *mut u8) -> Option<&'a mut T> {
+        // SAFETY: as in `at`.
+        unsafe { &mut *place.cast::<ModuleValue>() }.get_mut()
+    }
+}
+
+impl ModuleValue {
+    /// The value where it lies.
+    pub fn view(&self) -> ValueRef<'_> {
+        ValueRef::Object(ObjectRef::of_listed(self))
+    }
+}
+
+/// A value that is read where it lies.
+#[derive(Copy, Clone, Debug)]
+pub enum ValueRef<'a> {
+    /// A string.
+    Str(StrValue<'a>),
+    /// Any other type.
+    Object(ObjectRef<'a>),
+}
+
+impl ValueRef<'_> {
+    /// The value's type.
+    pub fn kind(&self) -> Kind {
+        match self {
+            ValueRef::Str(_) => Kind::String,
+            ValueRef::Object(object) => object.kind,
+        }
+    }
+}
+
+impl<'a> From<StrValue<'a>> for ValueRef<'a> {
+    fn from(text: StrValue<'a>) -> ValueRef<'a> {
+        ValueRef::Str(text)
+    }
+}
+
+impl<'a> ValueRef<'a> {
+    /// The name that TYPE answers.
+    pub fn type_name(&self) -> &'a str {
+        match self {
+            ValueRef::Str(_) => Kind::String.name(),
+            ValueRef::Object(object) => {
+                let module = object.get::<ModuleValue>();
+                module.map_or_else(|| object.kind.name(), |value| value.object().type_name())
+            }
+        }
+    }
+
+    /// The oldest version of the RDB format that can hold it.
+    pub fn lowest_version(&self) -> u16 {
+        match self {
+            ValueRef::Str(_) => VERSION_OLDEST,
+            ValueRef::Object(object) => object.lowest_version(),
+        }
+    }
+}
+
+/// An object that is read where it lies.
+#[derive(Copy, Clone, Debug)]
+pub struct ObjectRef<'a> {
+    kind: Kind,
+    place: *const u8,
+    owner: std::marker::PhantomData<&'a u8>,
+}
+
+impl<'a> ObjectRef<'a> {
+    /// The object of a type for which the kind alone stands.
+    pub(crate) fn of_listed<T: Object>(object: &'a T) -> ObjectRef<'a> {
+        let place = std::ptr::from_ref(object).cast();
+        ObjectRef { kind: T::KIND, place, owner: std::marker::PhantomData }
+    }
+
+    /// # Safety
+    /// `place` holds an object of `kind`, which does not change for as long as 'a.
+    pub(crate) unsafe fn new(kind: Kind, place: *const u8) -> ObjectRef<'a> {
+        ObjectRef { kind, place, owner: std::marker::PhantomData }
+    }
+
+    /// The object's kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The object, if it is a `T`.
+    #[inline]
+    pub fn get<T: Object>(&self) -> Option<&'a T> {
+        // SAFETY: an object of this kind is there, which does not change for as long as 'a.
+        if self.kind == T::KIND { unsafe { T::at(self.place) } } else { None }
+    }
 }
 
 impl Value {

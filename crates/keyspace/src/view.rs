@@ -3,7 +3,7 @@
 use triomphe::Arc;
 
 use crate::entry::{RawEntry, Store};
-use crate::value::{Kind, Object, StrValue, Value, clone_object, object_facts};
+use crate::value::{Kind, Object, ObjectRef, StrValue, Value, ValueRef, clone_object, object_facts};
 
 /// A read view of an entry.
 #[derive(Copy, Clone)]
@@ -51,6 +51,21 @@ impl<'a> Entry<'a> {
     #[inline]
     pub fn object<T: Object>(&self) -> Option<&'a T> {
         self.raw.object::<T>().map(|object| &*object)
+    }
+
+    /// The value where it lies.
+    #[inline]
+    pub fn view(&self) -> ValueRef<'a> {
+        match self.raw.str_value() {
+            Some(text) => ValueRef::Str(text),
+            // SAFETY: the kind is that of the entry's object; the borrow of the table forbids changes.
+            None => ValueRef::Object(unsafe { ObjectRef::new(self.raw.kind(), self.raw.object_ptr()) }),
+        }
+    }
+
+    /// The name that TYPE answers.
+    pub fn type_name(&self) -> &'a str {
+        self.view().type_name()
     }
 
     /// Bytes of a string, elements of a collection.

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use martlet_rdb::Limits;
-use martlet_rdb::file::split::Splitter;
-use martlet_rdb::file::{FileError, Item, ReadOptions};
+use martlet_values::Limits;
+use martlet_values::file::split::Splitter;
+use martlet_values::file::{FileError, Item, ReadOptions};
 
 /// The findings so far.
 #[derive(Default)]
@@ -38,6 +38,7 @@ impl Seen {
                 let name = String::from_utf8_lossy(&import.name);
                 println!("[offset {offset}] SLOT IMPORT {name} {:?}", import.ranges);
             }
+            Item::ModuleAux { name } => println!("[offset {offset}] MODULE AUX for: {name}"),
             Item::Record(record) => {
                 if self.db != Some(record.db) {
                     println!("[offset {offset}] Selecting DB ID {}", record.db);

@@ -10,15 +10,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use martlet_rdb::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
-use martlet_rdb::payload::VERSION_MIN;
-use martlet_rdb::{
-    Error, Form, Limits, Source, VERSION_IDEMPOTENCY, VERSION_OLDEST, VERSION_RELEASED, VERSION_TIMED,
-    VERSION_VALKEY, Value, lowest_version,
+use martlet_keyspace::Value;
+use martlet_values::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
+use martlet_values::payload::VERSION_MIN;
+use martlet_values::{
+    Error, Export, Form, Limits, VERSION_OLDEST, VERSION_RELEASED, VERSION_TIMED, VERSION_VALKEY, export,
+    requirement,
 };
-use martlet_types::element::Element;
-use martlet_types::hash::NO_EXPIRY;
-use martlet_types::stream::Id;
 
 const USAGE: &str = "\
 Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
@@ -155,25 +153,19 @@ fn look_through(input: &Path) -> Result<Found, String> {
             }
             // The converted file has all keys of its source.
             Item::SlotImport(_) => {}
+            Item::ModuleAux { name } => {
+                eprintln!("martlet convert: data of the module type {name} beside the keys is left out");
+            }
             Item::Record(record) => {
                 let total = found.totals.entry(record.db).or_default();
                 total.0 += 1;
                 total.1 += u64::from(record.expiry_ms.is_some());
-                let lowest = lowest_version(record.value.source());
-                if lowest > found.version {
+                if let Some(requirement) = requirement(record.value.view())
+                    && requirement.version > found.version
+                {
                     let key = String::from_utf8_lossy(&record.key);
-                    let needs = match (&record.value, lowest) {
-                        (Value::Hash(_), _) => format!("the hash '{key}', whose fields expire"),
-                        (Value::Stream(_), VERSION_RELEASED) => {
-                            format!("the stream '{key}', of which entries are pending with nobody")
-                        }
-                        (Value::Stream(_), VERSION_IDEMPOTENCY) => {
-                            format!("the stream '{key}', which has idempotency records")
-                        }
-                        (Value::Stream(_), _) => format!("the stream '{key}'"),
-                        _ => format!("the array '{key}'"),
-                    };
-                    (found.version, found.needs) = (lowest, needs);
+                    (found.version, found.needs) =
+                        (requirement.version, format!("{}, such as '{key}'", requirement.values));
                 }
             }
         }
@@ -196,7 +188,7 @@ fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, 
                 writer.write_library(&code);
                 return Ok(());
             }
-            Item::Aux { .. } | Item::SlotImport(_) => return Ok(()),
+            Item::Aux { .. } | Item::SlotImport(_) | Item::ModuleAux { .. } => return Ok(()),
         };
         if let (true, Some(&(keys, expiring))) = (db != Some(record.db), found.totals.get(&record.db)) {
             writer.database(record.db, keys, expiring);
@@ -204,7 +196,7 @@ fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, 
         }
         let Record { db, key, expiry_ms, access, value } = &record;
         let (db, expiry_ms, access) = (*db, *expiry_ms, *access);
-        writer.record(&Record { db, key, expiry_ms, access, value: value.source() });
+        writer.record(&Record { db, key, expiry_ms, access, value: value.view() });
         // The error itself is printed at the end.
         if writer.is_sound() { Ok(()) } else { Err(Error::Interrupted) }
     })
@@ -225,19 +217,12 @@ fn write_json(input: &Path, out: &mut impl Write) -> Result<io::Result<()>, Stri
 }
 
 fn write_line(out: &mut impl Write, record: &Record<Value>) -> io::Result<()> {
-    let source = record.value.source();
-    let kind = match source {
-        Source::String(_) => "string",
-        Source::List(_) => "list",
-        Source::Set(_) => "set",
-        Source::ZSet(_) => "zset",
-        Source::Hash(_) => "hash",
-        Source::Stream(_) => "stream",
-        Source::Array(_) => "array",
-    };
+    let value = record.value.view();
     write!(out, "{{\"db\":{},\"key\":", record.db)?;
-    write_text(out, &record.key)?;
-    write!(out, ",\"type\":\"{kind}\",\"expiry_ms\":")?;
+    json(out, |out| out.text(&record.key))?;
+    write!(out, ",\"type\":")?;
+    json(out, |out| out.text(value.type_name().as_bytes()))?;
+    write!(out, ",\"expiry_ms\":")?;
     match record.expiry_ms {
         Some(at_ms) => write!(out, "{at_ms}")?,
         None => write!(out, "null")?,
@@ -248,78 +233,12 @@ fn write_line(out: &mut impl Write, record: &Record<Value>) -> io::Result<()> {
         None => {}
     }
     write!(out, ",\"value\":")?;
-    write_value(out, source)?;
+    json(out, |out| export(value, out))?;
     out.write_all(b"}\n")
 }
 
-fn write_value(out: &mut impl Write, source: Source<'_>) -> io::Result<()> {
-    match source {
-        Source::String(text) => write_text(out, &text.to_vec()),
-        Source::List(list) => write_array(out, list.iter(), |out, element| write_element(out, element)),
-        Source::Set(set) => write_array(out, set.iter(), |out, member| write_element(out, member)),
-        Source::ZSet(zset) => write_array(out, zset.iter(), |out, entry| {
-            out.write_all(b"[")?;
-            write_element(out, entry.member)?;
-            match entry.score {
-                f64::INFINITY => write!(out, ",\"inf\"]"),
-                f64::NEG_INFINITY => write!(out, ",\"-inf\"]"),
-                score => write!(out, ",{score:?}]"),
-            }
-        }),
-        Source::Hash(hash) => write_array(out, hash.iter(), |out, field| {
-            out.write_all(b"[")?;
-            write_element(out, field.name)?;
-            out.write_all(b",")?;
-            write_element(out, field.value)?;
-            match field.expire_at_ms {
-                NO_EXPIRY => out.write_all(b"]"),
-                at_ms => write!(out, ",{at_ms}]"),
-            }
-        }),
-        Source::Array(array) => write_array(out, array.iter(), |out, (index, element)| {
-            write!(out, "[{index},")?;
-            write_element(out, element)?;
-            out.write_all(b"]")
-        }),
-        Source::Stream(stream) => write_array(out, stream.log().range(Id::MIN, Id::MAX), |out, entry| {
-            write!(out, "[\"{}\"", entry.id)?;
-            for (name, value) in entry.fields {
-                out.write_all(b",")?;
-                write_element(out, name)?;
-                out.write_all(b",")?;
-                write_element(out, value)?;
-            }
-            out.write_all(b"]")
-        }),
-    }
-}
-
-fn write_array<T, W: Write>(
-    out: &mut W,
-    elements: impl Iterator<Item = T>,
-    mut write: impl FnMut(&mut W, T) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut is_empty = true;
-    for element in elements {
-        out.write_all(if is_empty { b"[" } else { b"," })?;
-        is_empty = false;
-        write(out, element)?;
-    }
-    out.write_all(if is_empty { b"[]" } else { b"]" })
-}
-
-fn write_element(out: &mut impl Write, element: Element<'_>) -> io::Result<()> {
-    write_text(out, &element.to_vec())
-}
-
-/// A text as JSON: a string if it is UTF-8, else an object with its bytes.
-fn write_text(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => serde_json::to_writer(out, text).map_err(io::Error::from),
-        Err(_) => {
-            write!(out, "{{\"hex\":\"")?;
-            bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
-            write!(out, "\"}}")
-        }
-    }
+fn json(out: &mut impl Write, write: impl FnOnce(&mut Export<'_>)) -> io::Result<()> {
+    let mut json = Export::new(out);
+    write(&mut json);
+    json.finish()
 }

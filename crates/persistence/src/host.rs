@@ -7,7 +7,7 @@ use std::sync::Arc;
 use martlet_command::{Handler, LibraryChange, Spec};
 use martlet_engine::Touch;
 use martlet_protocol::request::Args;
-use martlet_rdb::file::SlotImport;
+use martlet_values::file::SlotImport;
 
 use crate::load::StreamPlace;
 use crate::settings::Settings;

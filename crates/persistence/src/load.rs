@@ -20,11 +20,11 @@ use martlet_base::random::Random;
 use martlet_base::sync::lock;
 use martlet_command::Settings as HandlerSettings;
 use martlet_engine::{Keys, Touch};
-use martlet_keyspace::{Db, ExpiryChange, Key, Plan};
-use martlet_rdb::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
-use martlet_rdb::file::{Access, FileError, Item, ReadOptions, Record, SlotImport};
+use martlet_keyspace::{Db, ExpiryChange, Key, Plan, Value};
 pub use martlet_rdb::input::UNKNOWN_LEN;
-use martlet_rdb::{Error, Limits, Value};
+use martlet_values::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
+use martlet_values::file::{Access, FileError, Item, ReadOptions, Record, SlotImport};
+use martlet_values::{Error, Limits};
 
 use crate::save::OPEN_SLOTS;
 use crate::settings::Settings;
@@ -416,6 +416,11 @@ impl<'a> Loader<'a> {
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
                 Some(Piece::Item(Item::Library(_), _)) => {}
                 Some(Piece::Item(Item::SlotImport(import), _)) => self.total.loaded.imports.push(import),
+                Some(Piece::Item(Item::ModuleAux { name }, _)) => {
+                    tracing::warn!(
+                        "The file has data of the module type {name} beside its keys, which is left out."
+                    );
+                }
                 Some(Piece::Item(Item::Record(record), offset)) => {
                     let refuse = |error| FileError { error, offset };
                     let db = self.db(record.db).map_err(refuse)?;
@@ -571,8 +576,9 @@ fn store(
     let expiry = record.expiry_ms.map_or(ExpiryChange::Clear, ExpiryChange::At);
     match record.value {
         Decoded::Text(bytes) => keys.set_str(key, bytes, expiry),
-        Decoded::Value(Value::String(bytes)) => keys.set_str(key, &bytes, expiry),
-        Decoded::Value(value) => keys.set_value(key, value.into(), record.expiry_ms),
+        Decoded::Value(Value::Int(int)) => keys.set_int(key, int, expiry),
+        Decoded::Value(Value::Str { bytes, .. }) => keys.set_shared(key, &bytes, expiry),
+        Decoded::Value(value) => keys.set_value(key, value, record.expiry_ms),
         Decoded::Nothing => {}
     }
     if let Some(lru) = access_bits(keys, record.access) {
@@ -719,9 +725,9 @@ pub(crate) fn load_base(
 #[cfg(test)]
 mod tests {
     use martlet_keyspace::StrValue;
-    use martlet_rdb::Form;
-    use martlet_rdb::file::FileWriter;
-    use martlet_rdb::payload::VERSION_MIN;
+    use martlet_values::Form;
+    use martlet_values::file::FileWriter;
+    use martlet_values::payload::VERSION_MIN;
 
     use super::*;
     use crate::testing;

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::random::Random;
 use martlet_engine::{Engine, Keys};
-use martlet_rdb::file::FileError;
+use martlet_values::file::FileError;
 
 pub use crate::file::NewFile;
 use crate::load::{Loaded, Source, load, load_beside, load_with_pool};

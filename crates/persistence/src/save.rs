@@ -12,12 +12,11 @@ use std::time::Duration;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
 use martlet_journal::{Follower, Position};
-use martlet_rdb::file::chunks::ChunkWriter;
-use martlet_rdb::file::{FileWriter, Record, SlotImport};
-use martlet_rdb::payload::VERSION_MIN;
-use martlet_rdb::{
-    Source, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED,
-    VERSION_VALKEY, source_of,
+use martlet_values::file::chunks::ChunkWriter;
+use martlet_values::file::{FileWriter, Record, SlotImport};
+use martlet_values::payload::VERSION_MIN;
+use martlet_values::{
+    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
 };
 
 use crate::file::NewFile;
@@ -335,7 +334,7 @@ impl Cut {
         aux.extend(self.open_slots.iter().map(|slots| (OPEN_SLOTS, slots.to_string())));
         aux.extend(self.imports.iter().filter_map(|import| import.field(self.header.version)));
         let aux: Vec<_> = aux.iter().map(|(name, text)| (*name, text.as_str())).collect();
-        let form = martlet_rdb::Form { version: self.header.version, compress: self.header.compresses };
+        let form = martlet_values::Form { version: self.header.version, compress: self.header.compresses };
         let mut file = FileWriter::new(out, form, &aux, self.header.has_checksum);
         self.libraries.iter().for_each(|code| file.write_library(code));
         self.imports.iter().for_each(|import| file.write_import(import));
@@ -382,8 +381,8 @@ impl Cut {
         let count = taken.len();
         taken.drain(|saved| {
             let value = match saved.value {
-                SavedValue::Str(text) => Source::from(text),
-                SavedValue::Shared(value) => Source::from(value),
+                SavedValue::Str(text) => text.into(),
+                SavedValue::Shared(value) => value.view(),
             };
             chunks.record(&Record {
                 db: saved.db as u64,
@@ -500,10 +499,9 @@ impl Storage {
             let shard = &keys.shard(shard).keys;
             for db in shard.used() {
                 for entry in shard.db(db).iter() {
-                    let Some(value) = source_of(&entry) else { continue };
                     let access = cut.header.access.encode(entry.lru(), cut.began_ms);
                     let (db, key, expiry_ms) = (db as u64, entry.key(), entry.expiry_ms());
-                    file.record(&Record { db, key, expiry_ms, access, value });
+                    file.record(&Record { db, key, expiry_ms, access, value: entry.view() });
                 }
             }
         }

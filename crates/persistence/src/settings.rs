@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use martlet_command::Settings as HandlerSettings;
 use martlet_journal::aof::SyncPolicy;
-use martlet_rdb::file::Access;
+use martlet_values::file::Access;
 
 /// When the data is saved by itself: a number of changes, and of seconds since the last time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use martlet_base::disk::error_text;
 use martlet_base::random::Random;
 use martlet_engine::Keys;
 use martlet_journal::aof::Manifest;
-use martlet_rdb::Error;
-use martlet_rdb::file::FileError;
+use martlet_values::Error;
+use martlet_values::file::FileError;
 
 use crate::aof::load::{self as log, LoadedLog};
 use crate::aof::{Phase, files, start as open};

@@ -14,7 +14,7 @@ use martlet_command::{
 use martlet_engine::{Engine, Keys, Touch};
 use martlet_journal::aof::SyncPolicy;
 use martlet_protocol::request::Args;
-use martlet_rdb::file::SlotImport;
+use martlet_values::file::SlotImport;
 
 use crate::load::StreamPlace;
 use crate::{

@@ -15,7 +15,10 @@ pub trait Input {
     /// # Errors
     /// [`Error::Truncated`] if there are fewer, [`Error::Io`].
     fn take(&mut self, len: usize) -> Result<&[u8], Error>;
+}
 
+/// What follows from [`Input`], for every input.
+pub trait InputExt: Input {
     /// The next bytes as an array.
     ///
     /// # Errors
@@ -44,6 +47,18 @@ pub trait Input {
             return Err(Error::Truncated);
         }
         usize::try_from(count).map_err(|_| Error::Truncated)
+    }
+}
+
+impl<I: Input + ?Sized> InputExt for I {}
+
+impl<I: Input + ?Sized> Input for &mut I {
+    fn remaining(&self) -> u64 {
+        (**self).remaining()
+    }
+
+    fn take(&mut self, len: usize) -> Result<&[u8], Error> {
+        (**self).take(len)
     }
 }
 

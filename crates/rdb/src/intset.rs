@@ -2,13 +2,13 @@
 //! ascending, all little-endian.
 
 use crate::Error;
-use crate::input::Input;
+use crate::input::InputExt;
 use crate::listpack::signed_le;
 
 const BAD: Error = Error::Corrupt("Intset integrity check failed.");
 
 /// The integers, which are strictly ascending.
-pub(crate) fn read(mut bytes: &[u8]) -> Result<Vec<i64>, Error> {
+pub fn read(mut bytes: &[u8]) -> Result<Vec<i64>, Error> {
     let width = u32::from_le_bytes(bytes.array().map_err(|_| BAD)?) as usize;
     let count = u32::from_le_bytes(bytes.array().map_err(|_| BAD)?) as usize;
     if !matches!(width, 2 | 4 | 8) || count == 0 || width.checked_mul(count) != Some(bytes.len()) {
@@ -19,7 +19,7 @@ pub(crate) fn read(mut bytes: &[u8]) -> Result<Vec<i64>, Error> {
 }
 
 /// The encoding of integers that ascend; the narrowest width that holds them.
-pub(crate) fn write(ints: &[i64]) -> Vec<u8> {
+pub fn write(ints: &[i64]) -> Vec<u8> {
     let fits = |bits: u32| {
         let ends = [ints.first(), ints.last()].into_iter().flatten();
         ends.into_iter().all(|int| *int >> (bits - 1) == 0 || *int >> (bits - 1) == -1)

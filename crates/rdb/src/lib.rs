@@ -1,40 +1,26 @@
-//! Serialised values: the encoding of RDB files and of DUMP, with its checksum and compression.
+//! The RDB format's primitives: lengths, strings, the blocks that collections lie in, compression and
+//! checksum.
 //!
-//! It knows values, as `types` and `keyspace` have them, and bytes, neither keys' places nor clients.
+//! The crate knows bytes and elements; which type is made of which primitives is in `values`.
 //!
 //! Invariant: reading trusts no length; a damaged input gives an [`Error`], never a panic, and never more
 //! memory than a fixed multiple of its own size.
 
-mod array;
 pub mod crc64;
-mod decode;
-mod encode;
-pub mod file;
 pub mod input;
-mod intset;
-mod kind;
-mod listpack;
+pub mod intset;
+pub mod listpack;
 mod lzf;
-pub mod payload;
+pub mod module;
 mod sink;
-mod skip;
-mod stored;
-mod stream;
 mod string;
-#[cfg(test)]
-mod tests;
-mod together;
-mod ziplist;
+pub mod ziplist;
 
-pub use decode::{Limits, Value, read_value};
-pub use encode::{
-    Form, Source, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
-    VERSION_TIMED, VERSION_VALKEY, encoded_kind, encoded_len, lowest_version, write_value,
+pub use sink::{Counter, Sink, Writer};
+pub use string::{
+    Length, read_bytes, read_count, read_length, read_plain_length, skip_bytes, take_bytes, write_bytes,
+    write_element, write_length,
 };
-pub use kind::Kind;
-pub use sink::Sink;
-pub use stored::source_of;
-pub use string::{Length, read_bytes, read_length, read_plain_length, write_bytes, write_length};
 
 /// Why an encoded value was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

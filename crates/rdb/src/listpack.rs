@@ -15,21 +15,28 @@ use martlet_types::element::Element;
 use martlet_types::packed::listpack::{BACK_LENGTH_BYTE_MAX, put_back_length, put_entry};
 
 use crate::Error;
-use crate::input::Input;
+use crate::input::InputExt;
 
 const HEADER_BYTES: usize = 6;
 /// Bytes of a listpack without elements.
-pub(crate) const EMPTY_BYTES: usize = HEADER_BYTES + 1;
+pub const EMPTY_BYTES: usize = HEADER_BYTES + 1;
 const END: u8 = 0xff;
 const BAD: Error = Error::Corrupt("Listpack integrity check failed.");
 
 /// A listpack being written.
-pub(crate) struct Writer {
+pub struct Writer {
     bytes: Vec<u8>,
     count: usize,
 }
 
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer::new()
+    }
+}
+
 impl Writer {
+    /// Begins a listpack.
     pub fn new() -> Writer {
         Writer { bytes: vec![0; HEADER_BYTES], count: 0 }
     }
@@ -45,6 +52,7 @@ impl Writer {
         self.count += count;
     }
 
+    /// Whether it has no elements yet.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -64,7 +72,7 @@ impl Writer {
 }
 
 /// The elements of a listpack, each checked when it is met.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
     /// The header's count; `None` if there may be more than it can hold.
     announced: Option<usize>,
@@ -73,7 +81,7 @@ pub(crate) struct Reader<'a> {
 }
 
 /// Checks the header.
-pub(crate) fn read(listpack: &[u8]) -> Result<Reader<'_>, Error> {
+pub fn read(listpack: &[u8]) -> Result<Reader<'_>, Error> {
     let mut rest = listpack;
     let total = u32::from_le_bytes(rest.array().map_err(|_| BAD)?);
     let count = u16::from_le_bytes(rest.array().map_err(|_| BAD)?);
@@ -180,7 +188,7 @@ fn read_element<'a>(rest: &mut &'a [u8]) -> Result<Element<'a>, Error> {
 }
 
 /// A little-endian two's complement integer of up to eight bytes.
-pub(crate) fn signed_le(bytes: &[u8]) -> i64 {
+pub fn signed_le(bytes: &[u8]) -> i64 {
     let fill = if bytes.last().is_some_and(|top| top & 0x80 != 0) { 0xff } else { 0 };
     let mut wide = [fill; 8];
     wide.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);

@@ -58,7 +58,7 @@ thread_local! {
 }
 
 /// `text` compressed, if that takes at least four bytes less.
-pub(crate) fn compress(text: &[u8]) -> Option<Vec<u8>> {
+pub fn compress(text: &[u8]) -> Option<Vec<u8>> {
     let len = u32::try_from(text.len()).ok()?;
     TABLE.with_borrow_mut(|table| {
         let end = table.base.checked_add(len);
@@ -140,7 +140,7 @@ fn put_copy(out: &mut Vec<u8>, distance: usize, len: usize) {
 }
 
 /// Makes `out` the `len` bytes that `packed` stands for.
-pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+pub fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     const BAD: Error = Error::Corrupt("invalid LZF compressed string");
     if len > packed.len().saturating_mul(EXPANSION_MAX) {
         return Err(BAD);

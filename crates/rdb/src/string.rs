@@ -12,7 +12,7 @@
 use martlet_base::limits::ELEMENT_MAX_BYTES;
 use martlet_types::element::{Element, IntBuffer};
 
-use crate::input::Input;
+use crate::input::{Input, InputExt};
 use crate::sink::Sink;
 use crate::{Error, lzf};
 
@@ -30,7 +30,7 @@ pub enum Length {
 /// # Errors
 /// [`Error`], for ends and for prefixes that are not in use.
 #[inline]
-pub fn read_length(input: &mut impl Input) -> Result<Length, Error> {
+pub fn read_length(input: &mut (impl Input + ?Sized)) -> Result<Length, Error> {
     let first = input.byte()?;
     Ok(Length::Plain(match (first >> 6, first & 0x3f) {
         (0, low) => u64::from(low),
@@ -46,7 +46,7 @@ pub fn read_length(input: &mut impl Input) -> Result<Length, Error> {
 ///
 /// # Errors
 /// [`Error`]; also where a special encoding stands.
-pub fn read_plain_length(input: &mut impl Input) -> Result<u64, Error> {
+pub fn read_plain_length(input: &mut (impl Input + ?Sized)) -> Result<u64, Error> {
     match read_length(input)? {
         Length::Plain(length) => Ok(length),
         Length::Special(_) => Err(Error::Corrupt("string encoding in place of a length")),
@@ -54,7 +54,7 @@ pub fn read_plain_length(input: &mut impl Input) -> Result<u64, Error> {
 }
 
 /// Reads a number of things that take at least one byte each.
-pub(crate) fn read_count(input: &mut impl Input) -> Result<usize, Error> {
+pub fn read_count(input: &mut (impl Input + ?Sized)) -> Result<usize, Error> {
     let count = read_plain_length(input)?;
     input.count(count)
 }
@@ -63,7 +63,10 @@ pub(crate) fn read_count(input: &mut impl Input) -> Result<usize, Error> {
 ///
 /// # Errors
 /// [`Error`]; the string is never longer than a fixed multiple of its input.
-pub fn read_bytes<'a>(input: &'a mut impl Input, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Error> {
+pub fn read_bytes<'a>(
+    input: &'a mut (impl Input + ?Sized),
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], Error> {
     let mut int = |int: i64| {
         scratch.clear();
         Element::Int(int).write_to(scratch);
@@ -96,10 +99,7 @@ fn bounded(length: u64) -> Result<u64, Error> {
 
 /// As [`read_bytes`], for what lasts beyond the next one.
 #[inline]
-pub(crate) fn take_bytes<'s, 'a: 's>(
-    rest: &mut &'a [u8],
-    scratch: &'s mut Vec<u8>,
-) -> Result<&'s [u8], Error> {
+pub fn take_bytes<'s, 'a: 's>(rest: &mut &'a [u8], scratch: &'s mut Vec<u8>) -> Result<&'s [u8], Error> {
     let mut behind = *rest;
     match read_length(&mut behind) {
         Ok(Length::Plain(length)) => {
@@ -114,8 +114,30 @@ pub(crate) fn take_bytes<'s, 'a: 's>(
     }
 }
 
+/// Passes over a string.
+///
+/// # Errors
+/// [`Error`]; [`Error::Truncated`] if the slice ends within it.
+#[inline]
+pub fn skip_bytes(input: &mut &[u8]) -> Result<(), Error> {
+    let len = match read_length(input)? {
+        Length::Plain(len) => len,
+        Length::Special(0) => 1,
+        Length::Special(1) => 2,
+        Length::Special(2) => 4,
+        Length::Special(3) => {
+            let packed = read_plain_length(input)?;
+            read_plain_length(input)?;
+            packed
+        }
+        Length::Special(_) => return Err(Error::Corrupt("unknown string encoding")),
+    };
+    let len = input.count(len)?;
+    input.take(len).map(|_| ())
+}
+
 /// Writes a length.
-pub fn write_length(out: &mut impl Sink, length: u64) {
+pub fn write_length(out: &mut (impl Sink + ?Sized), length: u64) {
     match length {
         0..=0x3f => out.put(&[length as u8]),
         0x40..=0x3fff => out.put(&(0x4000 | length as u16).to_be_bytes()),
@@ -138,7 +160,7 @@ const UNCOMPRESSED_MAX_BYTES: usize = 20;
 const INT_MAX_BYTES: usize = 11;
 
 /// Writes a string: as an integer if it spells one of up to 32 bits, compressed if that is wanted and pays.
-pub fn write_bytes(out: &mut impl Sink, bytes: &[u8], compress: bool) {
+pub fn write_bytes(out: &mut (impl Sink + ?Sized), bytes: &[u8], compress: bool) {
     if bytes.len() <= INT_MAX_BYTES
         && let Some(int) = Element::Bytes(bytes).as_int().and_then(|int| i32::try_from(int).ok())
     {
@@ -158,7 +180,7 @@ pub fn write_bytes(out: &mut impl Sink, bytes: &[u8], compress: bool) {
 }
 
 /// Writes an element as a string.
-pub(crate) fn write_element(out: &mut impl Sink, element: Element<'_>, compress: bool) {
+pub fn write_element(out: &mut (impl Sink + ?Sized), element: Element<'_>, compress: bool) {
     match element {
         Element::Int(int) => match i32::try_from(int) {
             Ok(int) => write_int(out, int),
@@ -173,7 +195,7 @@ pub(crate) fn write_element(out: &mut impl Sink, element: Element<'_>, compress:
     }
 }
 
-fn write_int(out: &mut impl Sink, int: i32) {
+fn write_int(out: &mut (impl Sink + ?Sized), int: i32) {
     if let Ok(int) = i8::try_from(int) {
         out.put(&[0xc0, int as u8]);
     } else if let Ok(int) = i16::try_from(int) {

@@ -12,7 +12,7 @@
 use martlet_types::element::Element;
 
 use crate::Error;
-use crate::input::Input;
+use crate::input::InputExt;
 use crate::listpack::signed_le;
 
 const BAD: Error = Error::Corrupt("Ziplist integrity check failed.");
@@ -22,7 +22,7 @@ const END: u8 = 0xff;
 const WIDE: u8 = 0xfe;
 
 /// The elements of a ziplist; `damage` is the text of any error.
-pub(crate) fn read<'a>(ziplist: &'a [u8], damage: &'static str) -> Result<Vec<Element<'a>>, Error> {
+pub fn read<'a>(ziplist: &'a [u8], damage: &'static str) -> Result<Vec<Element<'a>>, Error> {
     read_checked(ziplist).map_err(|_| Error::Corrupt(damage))
 }
 
@@ -77,7 +77,7 @@ fn read_element<'a>(rest: &mut &'a [u8]) -> Result<Element<'a>, Error> {
 }
 
 /// The fields and values of a zipmap, one after another.
-pub(crate) fn read_zipmap(zipmap: &[u8]) -> Result<Vec<Element<'_>>, Error> {
+pub fn read_zipmap(zipmap: &[u8]) -> Result<Vec<Element<'_>>, Error> {
     let mut rest = zipmap;
     let announced = usize::from(rest.byte().map_err(|_| BAD_MAP)?);
     let mut elements = Vec::new();

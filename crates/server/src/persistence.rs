@@ -16,7 +16,7 @@ use martlet_persistence::{
 };
 pub use martlet_persistence::{Persistence, aof, load, start, temp_files};
 use martlet_protocol::request::Args;
-use martlet_rdb::file::SlotImport;
+use martlet_values::file::SlotImport;
 
 use crate::checks::names_command;
 use crate::cluster::ClusterNode;

@@ -10,8 +10,19 @@ const COMMENT_WIDTH_MAX: usize = 110;
 const SAFETY_REACH_LINES: usize = 6;
 
 /// Crates that run in a simulation: the time comes from `base`.
-const SIMULATED: &[&str] =
-    &["types", "keyspace", "engine", "command", "protocol", "journal", "rdb", "net", "persistence", "server"];
+const SIMULATED: &[&str] = &[
+    "types",
+    "keyspace",
+    "engine",
+    "command",
+    "protocol",
+    "journal",
+    "rdb",
+    "values",
+    "net",
+    "persistence",
+    "server",
+];
 /// Calls that are forbidden there.
 const CLOCKS: &[&str] = &["Instant::now()", "SystemTime::now()"];
 

@@ -3,9 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::{EventClass, Touch};
-use martlet_keyspace::Value;
-use martlet_rdb::payload::{self, Refused};
-use martlet_rdb::source_of;
+use martlet_values::payload::{self, Refused};
 
 use crate::Handler;
 use crate::context::Context;
@@ -28,7 +26,7 @@ pub(super) static DUMP: Command<Handler> = command("dump", 2, dump as Handler)
 fn dump(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let compress = ctx.settings.rdb_compression;
-    let payload = ctx.keys.lookup(&key).and_then(|entry| Some(payload::dump(source_of(&entry)?, compress)));
+    let payload = ctx.keys.lookup(&key).map(|entry| payload::dump(entry.view(), compress));
     ctx.reply.bulk_or_null(payload.as_deref());
     Ok(())
 }
@@ -112,7 +110,6 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.ok();
         return Ok(());
     }
-    let value = Value::from(value);
     let new_kind = value.kind();
     ctx.keys.set_value(&key, value, expiry_ms);
     ctx.keys.changed(&key, EventClass::GENERIC, "restore");

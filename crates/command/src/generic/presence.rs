@@ -68,7 +68,7 @@ pub(super) static TYPE: Command<Handler> = command("type", 2, type_of as Handler
 
 fn type_of(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
-    let name = ctx.keys.lookup_quietly(&key).map_or("none", |entry| entry.kind().name());
+    let name = ctx.keys.lookup_quietly(&key).map_or("none", |entry| entry.type_name());
     ctx.reply.simple(name);
     Ok(())
 }

@@ -21,28 +21,30 @@ pub(super) const SLICE_KEYS: usize = 256;
 pub(super) struct Filter<'a> {
     /// `None` for all.
     pub(super) pattern: Option<&'a [u8]>,
-    kind: KindFilter,
+    kind: KindFilter<'a>,
 }
 
 /// Which types of value a walk is after.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum KindFilter {
+pub(super) enum KindFilter<'a> {
     Any,
     Only(Kind),
-    /// A type that no key here holds.
-    Nothing,
+    /// The type of this name, if any key holds it: a module's.
+    Module(&'a [u8]),
 }
 
-impl KindFilter {
-    fn named(name: &[u8]) -> KindFilter {
-        Kind::from_name(name).map_or(KindFilter::Nothing, KindFilter::Only)
+impl<'a> KindFilter<'a> {
+    fn named(name: &'a [u8]) -> KindFilter<'a> {
+        Kind::from_name(name).map_or(KindFilter::Module(name), KindFilter::Only)
     }
 
-    fn passes(self, kind: Kind) -> bool {
+    fn passes(self, entry: &Entry<'_>) -> bool {
         match self {
             KindFilter::Any => true,
-            KindFilter::Only(wanted) => kind == wanted,
-            KindFilter::Nothing => false,
+            KindFilter::Only(wanted) => entry.kind() == wanted,
+            KindFilter::Module(name) => {
+                entry.kind() == Kind::Module && entry.type_name().as_bytes().eq_ignore_ascii_case(name)
+            }
         }
     }
 }
@@ -123,7 +125,7 @@ pub(super) fn visit_slice(
             }
             if entry.expiry_ms().is_some_and(|at_ms| at_ms <= due_ms) {
                 expired.push(entry.key().to_vec());
-            } else if filter.kind.passes(entry.kind()) {
+            } else if filter.kind.passes(&entry) {
                 found(entry.key());
             }
         });
@@ -218,7 +220,7 @@ pub(super) fn parse_scan_options<'a>(
         } else if rest.option("type", 1) {
             let name = rest.value()?;
             filter.kind = KindFilter::named(name);
-            if slot.is_some() && filter.kind == KindFilter::Nothing {
+            if slot.is_some() && matches!(filter.kind, KindFilter::Module(_)) {
                 return Err(Error::Text(format!(
                     "ERR unknown type name '{}'",
                     String::from_utf8_lossy(name)

@@ -4,9 +4,9 @@
 //! SET has made is recorded as a whole value.
 
 use martlet_keyspace::Object;
-use martlet_rdb::{Source, payload};
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
+use martlet_values::payload;
 
 use super::note;
 use crate::Handler;
@@ -72,8 +72,9 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
         hash.set(name, value, FieldExpiry::Clear, limits, now_ms);
     }
     let compress = ctx.settings.rdb_compression;
-    let payload = ctx.keys.effects.recording.then(|| payload::dump(Source::Hash(&hash), compress));
-    ctx.keys.set_value(&key, hash.into_value(), None);
+    let value = hash.into_value();
+    let payload = ctx.keys.effects.recording.then(|| payload::dump(value.view(), compress));
+    ctx.keys.set_value(&key, value, None);
     let names = set.fields().iter().map(|(name, _)| name.as_ref());
     ctx.keys.dirty += 1;
     note(ctx.keys, &key, "hset", names);

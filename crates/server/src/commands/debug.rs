@@ -341,8 +341,8 @@ fn describe(call: &Call<'_>) -> Result<String, Error> {
     let encoding = entry.encoding();
     let lru = entry.lru();
     let compress = worker.settings.rdb_compression;
-    let form = martlet_rdb::payload::dump_form(compress);
-    let bytes = martlet_rdb::source_of(&entry).map_or(0, |value| martlet_rdb::encoded_len(value, form));
+    let form = martlet_values::payload::dump_form(compress);
+    let bytes = martlet_values::encoded_len(entry.view(), form);
     let idle_s = ((worker.now_ms / 1000) as u32 & 0xff_ffff).saturating_sub(lru);
     Ok(format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:{lru} lru_seconds_idle:{idle_s}"

@@ -4,8 +4,8 @@ use martlet_base::glob;
 use martlet_command::{
     Acl, Control, Error, Flags, Group, LibraryChange, Outcome, ScriptSource, Tip, command, container,
 };
-use martlet_rdb::payload;
 use martlet_script::{Engine, ScriptFlags};
+use martlet_values::payload;
 
 use super::scripting::{KEYS, KEYS_RO, RUNS, kill_running};
 use super::{Call, ServerCommand, ServerHandler};

@@ -18,12 +18,11 @@ use std::sync::Arc;
 use martlet_client::resp::encode_request;
 use martlet_command::Error;
 use martlet_engine::{EventClass, Keys, WatchFlag};
-use martlet_keyspace::Key;
+use martlet_keyspace::{Key, StrValue};
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
-use martlet_rdb::{Source, payload};
-use martlet_types::element::Element;
+use martlet_values::payload;
 
 use crate::connection::{Connection, Suspended};
 use crate::dispatch::Cost;
@@ -118,7 +117,7 @@ impl Migration {
         let key = Key::new(&name);
         let entry = keys.get(&key);
         let is_gone = entry.is_none();
-        match entry.and_then(|entry| Some((martlet_rdb::source_of(&entry)?, entry.expiry_ms()))) {
+        match entry.map(|entry| (entry.view(), entry.expiry_ms())) {
             Some((value, expiry_ms)) => {
                 let ttl = expiry_ms.map_or(0, |at_ms| (at_ms - keys.now_ms).max(1)).to_string();
                 let payload = payload::dump(value, compress);
@@ -130,7 +129,7 @@ impl Migration {
             }
             // In a slot under way a missing key is not asked for there: an expired key is treated as absent.
             None if tries > 0 && self.is_in_cluster => {
-                let payload = payload::dump(Source::String(Element::Int(0)), compress);
+                let payload = payload::dump(StrValue::Int(0).into(), compress);
                 let words: [&[u8]; 6] = [self.restore(), &name, b"1", &payload, b"REPLACE", b"ABSTTL"];
                 encode_request(&words, portion);
             }

@@ -12,7 +12,7 @@ use martlet_journal::Follower;
 use martlet_journal::stream::{Audience, Reader};
 use martlet_persistence::background::Receiver;
 use martlet_persistence::save::Contents;
-use martlet_rdb::VERSION_VALKEY;
+use martlet_values::VERSION_VALKEY;
 
 use super::feed::{Feed, FeedWriter};
 use super::link::{Source, Taker};

@@ -19,9 +19,9 @@ use martlet_command::{Cursor, Error, LibraryChange};
 use martlet_persistence::Publish;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_rdb::payload;
 use martlet_script::library::{BAD_NAME, is_name};
 use martlet_script::{Called, Engine, Host, Interpreter, LogLevel, Registered, ScriptFlags, Verdict};
+use martlet_values::payload;
 
 use super::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
 use crate::config::words;

@@ -10,7 +10,7 @@ use martlet_cluster::slot_migration::{Job, parse_establish, parse_finish};
 use martlet_engine::HiddenSlots;
 use martlet_journal::{Follower, REPLICAS};
 use martlet_protocol::request::Args;
-use martlet_rdb::file::SlotImport;
+use martlet_values::file::SlotImport;
 
 use crate::cluster::ClusterNode;
 use crate::worker::Worker;

@@ -3,33 +3,25 @@
 use std::collections::BTreeMap;
 
 use martlet_base::limits::SHARD_COUNT;
-use martlet_keyspace::{Kind, SIZE_BINS};
+use martlet_keyspace::SIZE_BINS;
+use martlet_values::TYPES;
 
 use super::Text;
 use crate::worker::Worker;
-
-const FIELDS: [(Kind, &str); 6] = [
-    (Kind::String, "distrib_strings_sizes"),
-    (Kind::List, "distrib_lists_items"),
-    (Kind::Set, "distrib_sets_items"),
-    (Kind::ZSet, "distrib_zsets_items"),
-    (Kind::Hash, "distrib_hashes_items"),
-    (Kind::Array, "distrib_arrays_items"),
-];
 
 /// Writes a field for each database and type of which there are keys, such as
 /// `db0_distrib_strings_sizes:16=3,1K=1`: each number is that of the keys from this size up to the next power
 /// of two.
 pub(super) fn keysizes(worker: &mut Worker, text: &mut Text) {
-    let mut totals: BTreeMap<usize, [[u64; SIZE_BINS]; FIELDS.len()]> = BTreeMap::new();
+    let mut totals: BTreeMap<usize, [[u64; SIZE_BINS]; TYPES.len()]> = BTreeMap::new();
     for shard in 0..SHARD_COUNT {
         worker.keys.visit_shard(shard, |keys| {
             let shard = &keys.shard(shard).keys;
             for index in shard.used() {
                 let Some(sizes) = shard.db(index).sizes() else { continue };
-                let total = totals.entry(index).or_insert_with(|| [[0; SIZE_BINS]; FIELDS.len()]);
-                for (sums, (kind, _)) in total.iter_mut().zip(FIELDS) {
-                    let Some(counts) = sizes.of(kind) else { continue };
+                let total = totals.entry(index).or_insert_with(|| [[0; SIZE_BINS]; TYPES.len()]);
+                for (sums, data_type) in total.iter_mut().zip(TYPES) {
+                    let Some(counts) = sizes.of(data_type.kind) else { continue };
                     sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += u64::from(*count));
                 }
             }
@@ -37,7 +29,8 @@ pub(super) fn keysizes(worker: &mut Worker, text: &mut Text) {
     }
     text.title("Keysizes");
     for (index, total) in &totals {
-        for (counts, (_, name)) in total.iter().zip(FIELDS) {
+        for (counts, data_type) in total.iter().zip(TYPES) {
+            let Some(name) = data_type.keysizes else { continue };
             let bins: Vec<String> = counts
                 .iter()
                 .enumerate()

@@ -12,7 +12,7 @@ use martlet_base::disk::error_text;
 use martlet_journal::Follower;
 use martlet_persistence::Beside;
 use martlet_persistence::load::{Loaded, Source};
-use martlet_rdb::file::SlotImport;
+use martlet_values::file::SlotImport;
 
 use super::Replica;
 use crate::shared::{Mail, Shared, random_id};

@@ -14,15 +14,14 @@ use std::io::{Read, Write};
 
 use martlet_base::copy;
 
-use crate::Error;
-use crate::crc64::{crc64, followed_by_zeros};
-use crate::decode::{Limits, Value, read_value};
-use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
-use crate::input::Input;
-use crate::kind::{Kind, LIBRARY, LIBRARY_PRE_GA};
-use crate::payload::reads_version;
-use crate::sink::Sink;
-use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
+use martlet_keyspace::{Value, ValueRef};
+use martlet_rdb::crc64::{crc64, followed_by_zeros};
+use martlet_rdb::input::{Input, InputExt};
+use martlet_rdb::module::{copy_items, read_id};
+use martlet_rdb::{Error, Sink, read_bytes, read_plain_length, write_bytes, write_length};
+
+use crate::payload::{LIBRARY, LIBRARY_PRE_GA, reads_version};
+use crate::{Form, Limits, VERSION_VALKEY, ValueType, encoded_byte, write_value};
 use import::SLOT_IMPORT;
 pub use import::SlotImport;
 
@@ -78,6 +77,11 @@ pub enum Item {
     Library(Vec<u8>),
     /// Slots that were on their way.
     SlotImport(SlotImport),
+    /// What a module keeps about the file as a whole. Its content is passed over.
+    ModuleAux {
+        /// The name of the module's type.
+        name: String,
+    },
     /// A key.
     Record(Record<Value>),
 }
@@ -204,13 +208,18 @@ fn read_step(
         }
         LIBRARY => Ok(Step::Item(Item::Library(read_bytes(input, scratch)?.to_vec()))),
         LIBRARY_PRE_GA => Err(Error::Corrupt("Pre-GA function format not supported")),
-        MODULE_AUX | MODULE_KEY => Err(Error::Unknown("module")),
+        MODULE_AUX => {
+            let name = read_id(input)?.name();
+            copy_items(input, &mut Vec::new())?;
+            Ok(Step::Item(Item::ModuleAux { name }))
+        }
+        MODULE_KEY => Err(Error::Unknown("module")),
         END => Ok(Step::End),
         _ => {
-            let kind = Kind::from_byte(byte)?;
+            let value_type = ValueType::from_byte(byte)?;
             let key = read_bytes(input, scratch)?.to_vec();
             let (db, expiry_ms, access) = (state.db, state.expiry_ms.take(), state.access.take());
-            match read_value(input, kind, version, &options.limits) {
+            match value_type.read(input, version, &options.limits) {
                 Ok(value) => Ok(Step::Item(Item::Record(Record { db, key, expiry_ms, access, value }))),
                 Err(Error::Empty(_)) => Ok(Step::Nothing),
                 Err(error) => Err(error),
@@ -326,7 +335,7 @@ impl<W: Write> FileWriter<W> {
     }
 
     /// Writes a key; its database is selected if it is another than before.
-    pub fn record<K: AsRef<[u8]>>(&mut self, record: &Record<Source<'_>, K>) {
+    pub fn record<K: AsRef<[u8]>>(&mut self, record: &Record<ValueRef<'_>, K>) {
         let (mut db, form) = (self.db, self.form);
         write_record(self, record, &mut db, form);
         self.db = db;
@@ -363,7 +372,7 @@ fn select(out: &mut impl Sink, db: u64, selected: &mut Option<u64>) {
 /// Writes a key; its database is selected if it is another than the last, `selected`.
 pub fn write_record<K: AsRef<[u8]>>(
     out: &mut impl Sink,
-    record: &Record<Source<'_>, K>,
+    record: &Record<ValueRef<'_>, K>,
     selected: &mut Option<u64>,
     form: Form,
 ) {
@@ -380,7 +389,7 @@ pub fn write_record<K: AsRef<[u8]>>(
         Some(Access::Frequency(count)) => out.put(&[FREQUENCY, count]),
         None => {}
     }
-    out.put(&[encoded_kind(record.value, form.version) as u8]);
+    out.put(&[encoded_byte(record.value, form.version)]);
     write_bytes(out, record.key.as_ref(), form.compress);
     write_value(out, record.value, form);
 }
@@ -423,7 +432,7 @@ mod tests {
                     key: key.clone(),
                     expiry_ms,
                     access,
-                    value: record.value.source(),
+                    value: record.value.view(),
                 });
             }
             let again = read(&writer.finish().unwrap()).unwrap();
@@ -464,8 +473,8 @@ mod tests {
                 let mut writer = FileWriter::new(Vec::new(), form, &[("redis-ver", "7.0.15")], true);
                 writer.database(0, 20, 1);
                 for record in &records {
-                    let (value, kind) = (record.value.source(), encoded_kind(record.value.source(), version));
-                    assert!(kind.since_version() <= version, "{kind:?} in {version}");
+                    let (value, byte) = (record.value.view(), encoded_byte(record.value.view(), version));
+                    assert!(crate::since_version(byte) <= version, "{byte} in {version}");
                     let Record { db, ref key, expiry_ms, .. } = *record;
                     let access = Some(Access::Frequency(9));
                     writer.record(&Record { db, key: key.as_slice(), expiry_ms, access, value });
@@ -474,7 +483,7 @@ mod tests {
                 assert_eq!(records.len(), again.len());
                 for (left, right) in records.iter().zip(&again) {
                     assert_eq!((left.db, &left.key, left.expiry_ms), (right.db, &right.key, right.expiry_ms));
-                    let bytes = |record: &Record<Value>| crate::payload::dump(record.value.source(), false);
+                    let bytes = |record: &Record<Value>| crate::payload::dump(record.value.view(), false);
                     assert_eq!(bytes(left).len(), bytes(right).len(), "{version}: {left:?}");
                     assert_eq!(right.access.is_some(), version >= VERSION_ACCESS);
                 }
@@ -498,9 +507,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_held_is_named() {
-        let file = b"REDIS0011\x07\x01k";
+        let file = b"REDIS0014\x21\x01k";
         let error = read(file).unwrap_err();
-        assert_eq!(error.to_string(), "values of type module cannot be held, at offset 10");
+        assert_eq!(error.to_string(), "values of type rate limit cannot be held, at offset 10");
         assert_eq!(read(b"REDIS0099").unwrap_err().error, Error::Version(99));
         assert!(read(b"VALKEY080\xff\0\0\0\0\0\0\0\0").unwrap().is_empty());
     }

@@ -8,15 +8,13 @@
 use std::io::Read;
 
 use martlet_base::prefetch::prefetch;
+use martlet_keyspace::Value;
+use martlet_rdb::crc64::{crc64, followed_by_zeros};
+use martlet_rdb::input::{FileInput, Input, InputExt, UNKNOWN_LEN};
+use martlet_rdb::{Error, skip_bytes, take_bytes};
 
 use super::{FileError, Item, ReadOptions, Record, State, Step, read_prefix, read_step, read_version};
-use crate::Error;
-use crate::crc64::{crc64, followed_by_zeros};
-use crate::decode::{Limits, Value, read_value};
-use crate::input::{FileInput, Input, UNKNOWN_LEN};
-use crate::kind::Kind;
-use crate::skip::{skip_bytes, skip_value};
-use crate::string::take_bytes;
+use crate::{Limits, ValueType};
 
 /// Bytes of a batch, about: of small keys some ten for each shard, and no more than the processor's caches
 /// hold.
@@ -306,9 +304,9 @@ fn skip_step(rest: &mut &[u8], version: u16, state: &mut State) -> Result<bool, 
         return Ok(false);
     }
     // An item other than a record is an error here, and is met again by its reader.
-    let kind = Kind::from_byte(byte)?;
+    let value_type = ValueType::from_byte(byte)?;
     skip_bytes(rest)?;
-    skip_value(rest, kind, version)?;
+    value_type.skip(rest, version)?;
     Ok(true)
 }
 
@@ -386,11 +384,11 @@ impl<'b> Found<'b> {
     ) -> Result<(), Error> {
         let [key, text] = &mut *self.scratch;
         let mut state = State { db: self.db, ..State::default() };
-        let kind = read_kind(rest, &mut state)?;
+        let value_type = read_value_type(rest, &mut state)?;
         let key = take_bytes(rest, key)?;
-        let value = match kind {
-            Kind::String => Ok(Decoded::Text(take_bytes(rest, text)?)),
-            _ => read_value(rest, kind, self.version, self.limits).map(Decoded::Value),
+        let value = match value_type.is_string() {
+            true => Ok(Decoded::Text(take_bytes(rest, text)?)),
+            false => value_type.read_slice(rest, self.version, self.limits).map(Decoded::Value),
         };
         let State { db, expiry_ms, access, .. } = state;
         match value {
@@ -405,14 +403,16 @@ fn position(offset: u64, bytes: &[u8], rest: &[u8]) -> u64 {
     offset + (bytes.len() - rest.len()) as u64
 }
 
-/// Reads what precedes a record, and its kind.
+/// Reads what precedes a record, and the form of its value.
 #[inline]
-fn read_kind(rest: &mut &[u8], state: &mut State) -> Result<Kind, Error> {
+fn read_value_type(rest: &mut &[u8], state: &mut State) -> Result<ValueType, Error> {
     loop {
         let byte = rest.byte()?;
-        // Most records are strings of which nothing else is said.
-        if byte == Kind::String as u8 || !read_prefix(byte, rest, state)? {
-            return Kind::from_byte(byte);
+        // Most records have nothing in front of that.
+        match ValueType::from_byte(byte) {
+            Ok(value_type) => return Ok(value_type),
+            Err(error) if !read_prefix(byte, rest, state)? => return Err(error),
+            Err(_) => {}
         }
     }
 }
@@ -484,9 +484,9 @@ impl<'l> BatchReader<'l> {
         batch: &Batch,
         records: &mut impl Records,
     ) -> Result<u64, Error> {
-        let kind = read_kind(rest, state)?;
+        let value_type = read_value_type(rest, state)?;
         let mark = records.mark(take_bytes(rest, &mut self.scratch[0])?);
-        skip_value(rest, kind, batch.version)?;
+        value_type.skip(rest, batch.version)?;
         Ok(mark)
     }
 }
@@ -521,7 +521,7 @@ mod tests {
                 let result = found.read(place, |record| {
                     assert_eq!(place.mark, sum(record.key));
                     let value = match &record.value {
-                        Decoded::Text(text) => Value::String(text.to_vec()),
+                        Decoded::Text(text) => Value::from_bytes(text),
                         Decoded::Value(value) => value.clone(),
                         Decoded::Nothing => return Ok(()),
                     };
@@ -563,7 +563,7 @@ mod tests {
                 Piece::Item(Item::Record(record), _) => {
                     records.push(format!("{:?}", Record { key: record.key.as_slice(), ..with(&record) }));
                 }
-                Piece::Item(Item::Aux { .. } | Item::Library(_) | Item::SlotImport(_), _) => {}
+                Piece::Item(_, _) => {}
                 Piece::Batch(taken) => {
                     sums ^= reader.read(&taken, &batch, &mut Taker { records: &mut records, backwards })?;
                 }
@@ -634,14 +634,14 @@ mod tests {
 
     #[test]
     fn batches_hold_what_the_file_holds() {
-        use crate::{Form, Source};
-        use martlet_types::element::Element;
+        use crate::Form;
+        use martlet_keyspace::{StrValue, ValueRef};
         let text: Vec<u8> = (0..1_200_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
         let mut writer =
             FileWriter::new(Vec::new(), Form { version: 10, compress: false }, &[("a", "b")], true);
         for i in 0..9_000usize {
             let len = if i == 2_000 { text.len() - i } else { i % 100 };
-            let value = Source::String(Element::Bytes(&text[i..i + len]));
+            let value = ValueRef::Str(StrValue::Bytes(&text[i..i + len]));
             let expiry_ms = (i % 3 == 0).then_some(4_000_000_000_000 + i as i64);
             writer.record(&Record {
                 db: (i / 1000) as u64,

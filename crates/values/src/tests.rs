@@ -9,16 +9,20 @@ use martlet_types::stream::{Group, Id, Pending, Stream, StreamLimits};
 use martlet_types::zset::{ZSet, ZSetLimits};
 use proptest::prelude::*;
 
-use crate::Error;
-use crate::crc64::crc64;
+use martlet_keyspace::Value;
+use martlet_rdb::crc64::crc64;
+use martlet_rdb::input::{FileInput, Input};
+
 use crate::payload::{self, Refused};
-use crate::{Limits, Value};
+use crate::{Error, Limits, ValueType};
 
 /// A value's type, encoding and content: elements in order for lists and sorted sets, sorted for others.
 fn show(value: &Value) -> (&'static str, Vec<String>) {
     let text = |element: Element<'_>| element.to_vec().escape_ascii().to_string();
     let (encoding, mut lines): (_, Vec<String>) = match value {
-        Value::String(bytes) => return ("string", vec![bytes.escape_ascii().to_string()]),
+        Value::Int(int) => return ("string", vec![int.to_string()]),
+        Value::Str { bytes, .. } => return ("string", vec![bytes.escape_ascii().to_string()]),
+        Value::Module(value) => return ("module", vec![format!("{value:?}")]),
         Value::List(list) => return (list.encoding(), list.iter().map(text).collect()),
         Value::ZSet(zset) => {
             // A packed sorted set keeps no sign of zero, as in Redis.
@@ -53,23 +57,27 @@ fn seal(body: &[u8], version: u16) -> Vec<u8> {
 
 fn goes_round(value: &Value) -> Result<(), TestCaseError> {
     for compress in [false, true] {
-        let payload = payload::dump(value.source(), compress);
-        prop_assert_eq!(payload.len() - 11, crate::encoded_len(value.source(), payload::dump_form(compress)));
+        let payload = payload::dump(value.view(), compress);
+        prop_assert_eq!(payload.len() - 11, crate::encoded_len(value.view(), payload::dump_form(compress)));
         let back = restore(&payload).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(show(&back), show(value));
     }
     // Valkey's does not hold what streams have since Redis 8.6.
-    let lowest = crate::lowest_version(value.source());
+    let lowest = value.view().lowest_version();
     let version = if lowest > crate::VERSION_TIMED { lowest } else { crate::VERSION_VALKEY };
     let form = crate::Form { version, compress: true };
-    let kind = crate::encoded_kind(value.source(), form.version);
-    let mut bytes = Vec::new();
-    crate::write_value(&mut bytes, value.source(), form);
+    let byte = crate::encoded_byte(value.view(), form.version);
+    let value_type = ValueType::from_byte(byte).unwrap();
+    let (mut bytes, limits) = (Vec::new(), Limits::default());
+    crate::write_value(&mut bytes, value.view(), form);
     let mut rest = bytes.as_slice();
-    let back = crate::read_value(&mut rest, kind, form.version, &Limits::default());
-    prop_assert!(rest.is_empty() && show(&back.unwrap()).1 == show(value).1, "{kind:?}");
+    let back = value_type.read_slice(&mut rest, form.version, &limits);
+    prop_assert!(rest.is_empty() && show(&back.unwrap()).1 == show(value).1, "{byte}");
+    let mut file = FileInput::new(bytes.as_slice(), bytes.len() as u64, false);
+    let back = value_type.read(&mut file, form.version, &limits);
+    prop_assert!(file.remaining() == 0 && show(&back.unwrap()).1 == show(value).1, "{byte}");
     let mut rest = bytes.as_slice();
-    prop_assert!(crate::skip::skip_value(&mut rest, kind, form.version).is_ok() && rest.is_empty());
+    prop_assert!(value_type.skip(&mut rest, form.version).is_ok() && rest.is_empty());
     Ok(())
 }
 
@@ -142,7 +150,7 @@ proptest! {
 
     #[test]
     fn strings_go_round(bytes in element()) {
-        goes_round(&Value::String(bytes))?;
+        goes_round(&Value::from_vec(bytes))?;
     }
 
     #[test]
@@ -163,7 +171,7 @@ proptest! {
         body.extend(long(count));
         for (node, plain) in &nodes {
             for texts in node.chunks(if *plain { 1 } else { node.len() }) {
-                let mut packed = crate::listpack::Writer::new();
+                let mut packed = martlet_rdb::listpack::Writer::new();
                 texts.iter().for_each(|text| packed.push(Element::parse(text)));
                 // An empty string cannot be a plain node.
                 let (container, bytes) = match texts {
@@ -370,7 +378,7 @@ fn arrays_have_the_form_of_redis() {
         array.set(index, Element::parse(text.as_bytes()), limits);
     }
     array.set_cursor(Some(8));
-    let payload = payload::dump(Value::Array(array.clone()).source(), true);
+    let payload = payload::dump(Value::Array(array.clone()).view(), true);
     let body = [
         &[28, 5, 1, 8][..],
         &[1, 1, 7, 0, 0, 0, 0, 0, 0, 0],
@@ -505,7 +513,7 @@ fn payloads_of_libraries_go_round_and_others_are_told_apart() {
     assert_eq!(payload::libraries(b"").err(), Some(Refused::Footer));
     let with_sum = |body: &[u8]| {
         let mut bytes = [body, &[10, 0]].concat();
-        bytes.extend(crate::crc64::crc64(0, &bytes).to_le_bytes());
+        bytes.extend(crc64(0, &bytes).to_le_bytes());
         bytes
     };
     let first = |payload: &[u8]| payload::libraries(payload).unwrap().next().unwrap().unwrap_err();
@@ -536,12 +544,12 @@ fn the_latest_kind_of_stream_is_read_and_written_as_it_is() {
     let table = stream.idempotency().unwrap();
     assert_eq!(table.get(b"p", b"i"), Some(Id { ms: 9, seq: 9 }));
     assert_eq!((table.added, table.duplicates), (8, 2));
-    let payload = payload::dump(value.source(), false);
+    let payload = payload::dump(value.view(), false);
     assert_eq!(payload, seal(&[&[27][..], &body].concat(), 14));
     // Without that entry it is of the kind before.
     let mut stream = stream.clone();
     stream.group_mut(b"g").unwrap().1.acknowledge(Id { ms: 0, seq: 1 });
-    assert_eq!(payload::dump(Value::Stream(stream).source(), false)[0], 26);
+    assert_eq!(payload::dump(Value::Stream(stream).view(), false)[0], 26);
     // An entry without a consumer by one list only.
     for (kind, version) in [(26, 13), (21, 11)] {
         assert!(restore(&seal(&[&[kind][..], &body].concat(), version)).is_err());

@@ -5,17 +5,22 @@
 //! tag 0: a string   1: an integer of 8 bytes   2: a double   3: a string of up to 7 bytes
 //! ```
 
+use martlet_rdb::input::{Input, InputExt};
+use martlet_rdb::{Error, Sink, Writer, read_bytes, read_count, read_plain_length, skip_bytes};
+use martlet_rdb::{write_bytes, write_element, write_length};
 use martlet_types::array::{Array, ArrayLimits, INDEX_MAX, float_text, inline_float};
 use martlet_types::element::Element;
 
-use crate::Error;
-use crate::input::Input;
-use crate::sink::Sink;
-use crate::string::{read_bytes, read_count, read_plain_length, write_bytes, write_element, write_length};
+use crate::commands::{Commands, number, text};
+use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
+use crate::digest::Digest;
+use crate::export::Export;
+use crate::form::VERSION_ARRAYS;
 
+const ARRAY: u8 = 28;
 const STRING: u64 = 0;
-pub(crate) const INTEGER: u64 = 1;
-pub(crate) const DOUBLE: u64 = 2;
+const INTEGER: u64 = 1;
+const DOUBLE: u64 = 2;
 const SHORT_STRING: u64 = 3;
 
 /// Redis holds integers of 62 bits as such, longer ones as text.
@@ -23,7 +28,70 @@ const INTEGERS: std::ops::Range<i64> = -(1 << 61)..1 << 61;
 /// Longest text that Redis holds in a pointer's place.
 const SHORT_MAX_BYTES: usize = 7;
 
-pub(crate) fn write(out: &mut impl Sink, array: &Array, compress: bool) {
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor::of::<Array>();
+
+impl DataType for Array {
+    const RDB_TYPES: &'static [RdbType] = &[RdbType { byte: ARRAY, since: VERSION_ARRAYS }];
+    const REQUIREMENTS: &'static [Requirement] =
+        &[Requirement { version: VERSION_ARRAYS, in_valkey: false, values: "arrays" }];
+    const KEYSIZES: Option<&'static str> = Some("distrib_arrays_items");
+
+    fn rdb_type(&self, _version: u16) -> u8 {
+        ARRAY
+    }
+
+    fn write(&self, out: &mut Writer<'_>, _byte: u8, compress: bool) {
+        write(out, self, compress);
+    }
+
+    fn read(input: &mut (impl Input + ?Sized), encoded: Encoded<'_>) -> Result<Array, Error> {
+        read(input, encoded.limits.array)
+    }
+
+    fn skip(input: &mut &[u8], _byte: u8, _version: u16) -> Result<(), Error> {
+        let count = read_count(input)?;
+        if read_plain_length(input)? != 0 {
+            read_plain_length(input)?;
+        }
+        for _ in 0..count {
+            read_plain_length(input)?;
+            match read_plain_length(input)? {
+                INTEGER | DOUBLE => {
+                    input.take(8)?;
+                }
+                _ => skip_bytes(input)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn commands(&self, key: &[u8], out: &mut Commands<'_>) {
+        out.elements(b"ARMSET", key, self.iter().map(|(index, element)| [number(index), text(element)]));
+        if self.cursor().is_some() {
+            out.put(&[b"ARSEEK", key, &number(self.next_index())]);
+        }
+    }
+
+    fn digest(&self, digest: &mut Digest) {
+        for (index, element) in self.iter() {
+            digest.mix(&number(index));
+            digest.mix_element(element);
+        }
+    }
+
+    fn export(&self, out: &mut Export<'_>) {
+        out.array(|out| {
+            for (index, element) in self.iter() {
+                out.array(|out| {
+                    out.int(index);
+                    out.element(element);
+                });
+            }
+        });
+    }
+}
+
+fn write(out: &mut Writer<'_>, array: &Array, compress: bool) {
     write_length(out, array.len() as u64);
     match array.cursor() {
         Some(cursor) => {
@@ -57,7 +125,7 @@ pub(crate) fn write(out: &mut impl Sink, array: &Array, compress: bool) {
     }
 }
 
-pub(crate) fn read(input: &mut impl Input, limits: ArrayLimits) -> Result<Array, Error> {
+fn read(input: &mut (impl Input + ?Sized), limits: ArrayLimits) -> Result<Array, Error> {
     let mut array = Array::new();
     let count = read_count(input)?;
     let cursor = match read_plain_length(input)? {

@@ -3,7 +3,7 @@
 
 use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
 
-use crate::Error;
+use martlet_rdb::Error;
 
 /// Entries that are added together.
 const ENTRIES: usize = 32;

@@ -8,11 +8,10 @@
 //! In Redis' versions, where that opcode means something else, it is a field `martlet-slot-import` with the
 //! text `NAME FIRST-LAST …`, which other readers pass over.
 
-use crate::Error;
-use crate::encode::VERSION_VALKEY;
-use crate::input::Input;
-use crate::sink::Sink;
-use crate::string::{read_bytes, read_plain_length, write_bytes, write_length};
+use martlet_rdb::input::Input;
+use martlet_rdb::{Error, Sink, read_bytes, read_plain_length, write_bytes, write_length};
+
+use crate::VERSION_VALKEY;
 
 /// The opcode of Valkey's versions.
 pub(super) const SLOT_IMPORT: u8 = 243;

@@ -5,13 +5,17 @@
 //! (F5 | code)…    | version of the format: 2 | CRC-64 of all before: 8
 //! ```
 
-use crate::Error;
-use crate::crc64::crc64;
-use crate::decode::{Limits, Value, read_value};
-use crate::encode::{Form, Source, VERSION_VALKEY, encoded_kind, write_value};
-use crate::input::Input;
-use crate::kind::{Kind, LIBRARY, LIBRARY_PRE_GA};
-use crate::string::{read_bytes, write_bytes};
+use martlet_keyspace::{Value, ValueRef};
+use martlet_rdb::crc64::crc64;
+use martlet_rdb::input::InputExt;
+use martlet_rdb::{Error, read_bytes, write_bytes};
+
+use crate::{Form, Limits, VERSION_VALKEY, ValueType, encoded_byte, since_version, write_value};
+
+/// In place of a value's byte: a library of functions follows.
+pub(crate) const LIBRARY: u8 = 245;
+/// The same as release candidates of Redis 7.0 wrote it.
+pub(crate) const LIBRARY_PRE_GA: u8 = 246;
 
 /// The version of the format that Redis 7.0 writes and reads.
 pub const VERSION_MIN: u16 = 10;
@@ -43,12 +47,12 @@ pub fn dump_form(compress: bool) -> Form {
 }
 
 /// What DUMP answers.
-pub fn dump(value: Source<'_>, compress: bool) -> Vec<u8> {
+pub fn dump(value: ValueRef<'_>, compress: bool) -> Vec<u8> {
     let form = dump_form(compress);
-    let kind = encoded_kind(value, form.version);
-    let mut out = vec![kind as u8];
+    let byte = encoded_byte(value, form.version);
+    let mut out = vec![byte];
     write_value(&mut out, value, form);
-    finish(out, kind.since_version().max(VERSION_MIN))
+    finish(out, since_version(byte).max(VERSION_MIN))
 }
 
 /// Adds what ends a payload.
@@ -140,7 +144,7 @@ pub fn restore_unsummed(payload: &[u8], limits: &Limits) -> Result<Value, Refuse
 }
 
 fn read_body(body: &mut &[u8], version: u16, limits: &Limits) -> Result<Value, Error> {
-    let kind = Kind::from_byte(body.byte()?)?;
-    let value = read_value(body, kind, version, limits)?;
+    let value_type = ValueType::from_byte(body.byte()?)?;
+    let value = value_type.read_slice(body, version, limits)?;
     if body.is_empty() { Ok(value) } else { Err(Error::Corrupt("bytes behind the value")) }
 }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! nodes:  count, then per node its first id as string of 16 bytes, and a listpack as string
-//! length │ last id │ first id, highest deleted id, entries ever added: from `Stream2` on
+//! length │ last id │ first id, highest deleted id, entries ever added: from 19 on
 //! groups: count, then per group
-//!   name │ last id │ entries read, -1 if unknown: from `Stream2` on
+//!   name │ last id │ entries read, -1 if unknown: from 19 on
 //!   pending:   count, then per entry id: 16 │ delivered at, ms: 8 │ deliveries
 //!   consumers: count, then per consumer
-//!     name │ seen at, ms: 8 │ active at, ms: 8, from `Stream3` on │ count, ids: 16 each
-//!   without consumer: count, ids: 16 each, in the order in which they were released: `Stream5`
-//! from `Stream4` on:
+//!     name │ seen at, ms: 8 │ active at, ms: 8, from 21 on │ count, ids: 16 each
+//!   without consumer: count, ids: 16 each, in the order in which they were released: 27
+//! from 26 on:
 //!   seconds that idempotency records are kept │ most of a producer
 //!   producers: count, then per producer name │ count, then per record name │ id
 //!   records ever made │ duplicates
@@ -23,15 +23,30 @@
 //!        count, if it has its own names │ value …, or name, value … │ elements before this one
 //! ```
 
+use martlet_keyspace::Object;
+use martlet_rdb::input::{Input, InputExt};
+use martlet_rdb::{Error, Sink, Writer, listpack, read_bytes, read_count, read_plain_length, skip_bytes};
+use martlet_rdb::{write_bytes, write_length};
 use martlet_types::element::Element;
 use martlet_types::stream::{Entry, Group, Id, Idempotency, IdempotencyLimits, NodeView, Pending, Stream};
 
-use crate::Error;
-use crate::input::Input;
-use crate::kind::Kind;
-use crate::listpack;
-use crate::sink::Sink;
-use crate::string::{read_bytes, read_count, read_plain_length, write_bytes, write_length};
+use crate::commands::{Commands, number};
+use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
+use crate::digest::Digest;
+use crate::export::Export;
+use crate::form::{
+    VERSION_IDEMPOTENCY, VERSION_LISTPACKS, VERSION_RELEASED, VERSION_SET_LISTPACKS, VERSION_STREAMS,
+    VERSION_VALKEY,
+};
+
+mod commands;
+
+/// The forms, of which each has all that those before have.
+const PLAIN: u8 = 15;
+const WITH_COUNTERS: u8 = 19;
+const WITH_ACTIVITY: u8 = 21;
+const WITH_IDEMPOTENCY: u8 = 26;
+const WITH_RELEASED: u8 = 27;
 
 const DELETED: i64 = 1;
 const SAME_NAMES: i64 = 2;
@@ -40,13 +55,94 @@ const ENTRY_ELEMENTS: i64 = 3;
 const BAD_NODE: Error = Error::Corrupt("Stream listpack integrity check failed.");
 const OUT_OF_ORDER: Error = Error::Corrupt("stream entries out of order");
 
-fn write_id(out: &mut impl Sink, id: Id) {
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor::of::<Stream>();
+
+impl DataType for Stream {
+    const RDB_TYPES: &'static [RdbType] = &[
+        RdbType { byte: PLAIN, since: VERSION_STREAMS },
+        RdbType { byte: WITH_COUNTERS, since: VERSION_LISTPACKS },
+        RdbType { byte: WITH_ACTIVITY, since: VERSION_SET_LISTPACKS },
+        RdbType { byte: WITH_IDEMPOTENCY, since: VERSION_IDEMPOTENCY },
+        RdbType { byte: WITH_RELEASED, since: VERSION_RELEASED },
+    ];
+    const REQUIREMENTS: &'static [Requirement] = &[
+        Requirement { version: VERSION_STREAMS, in_valkey: true, values: "streams" },
+        Requirement {
+            version: VERSION_IDEMPOTENCY,
+            in_valkey: false,
+            values: "streams with idempotency records",
+        },
+        Requirement {
+            version: VERSION_RELEASED,
+            in_valkey: false,
+            values: "streams with entries that are pending with nobody",
+        },
+    ];
+    // Redis has none.
+    const KEYSIZES: Option<&'static str> = None;
+
+    fn rdb_type(&self, version: u16) -> u8 {
+        if version >= VERSION_VALKEY {
+            // Valkey has no further forms.
+            return WITH_ACTIVITY;
+        }
+        match version.max(self.lowest_version()) {
+            VERSION_RELEASED.. => WITH_RELEASED,
+            VERSION_IDEMPOTENCY.. => WITH_IDEMPOTENCY,
+            VERSION_SET_LISTPACKS.. => WITH_ACTIVITY,
+            VERSION_LISTPACKS.. => WITH_COUNTERS,
+            _ => PLAIN,
+        }
+    }
+
+    fn write(&self, out: &mut Writer<'_>, byte: u8, compress: bool) {
+        write(out, self, byte, compress);
+    }
+
+    fn read(input: &mut (impl Input + ?Sized), encoded: Encoded<'_>) -> Result<Stream, Error> {
+        read(input, encoded.byte, encoded.limits.idempotency)
+    }
+
+    fn skip(input: &mut &[u8], byte: u8, _version: u16) -> Result<(), Error> {
+        skip(input, byte)
+    }
+
+    fn commands(&self, key: &[u8], out: &mut Commands<'_>) {
+        commands::stream(self, key, out);
+    }
+
+    fn digest(&self, digest: &mut Digest) {
+        for entry in self.log().range(Id::MIN, Id::MAX) {
+            digest.mix(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
+            for (name, value) in entry.fields {
+                digest.mix_element(name);
+                digest.mix_element(value);
+            }
+        }
+    }
+
+    fn export(&self, out: &mut Export<'_>) {
+        out.array(|out| {
+            for entry in self.log().range(Id::MIN, Id::MAX) {
+                out.array(|out| {
+                    out.text(&number(entry.id));
+                    for (name, value) in entry.fields {
+                        out.element(name);
+                        out.element(value);
+                    }
+                });
+            }
+        });
+    }
+}
+
+fn write_id(out: &mut Writer<'_>, id: Id) {
     write_length(out, id.ms);
     write_length(out, id.seq);
 }
 
-/// Writes a stream as `kind`.
-pub(crate) fn write(out: &mut impl Sink, stream: &Stream, kind: Kind, compress: bool) {
+/// Writes a stream in the form of `byte`.
+fn write(out: &mut Writer<'_>, stream: &Stream, byte: u8, compress: bool) {
     let log = stream.log();
     write_length(out, log.node_count() as u64);
     let mut node = listpack::Writer::new();
@@ -57,7 +153,7 @@ pub(crate) fn write(out: &mut impl Sink, stream: &Stream, kind: Kind, compress: 
     }
     write_length(out, log.len());
     write_id(out, log.last_id());
-    if kind != Kind::Stream {
+    if byte != PLAIN {
         write_id(out, log.first_id());
         write_id(out, log.max_deleted_id());
         write_length(out, log.entries_added());
@@ -66,17 +162,17 @@ pub(crate) fn write(out: &mut impl Sink, stream: &Stream, kind: Kind, compress: 
     for (name, group) in stream.groups() {
         write_bytes(out, name, compress);
         write_id(out, group.last_id);
-        if kind != Kind::Stream {
+        if byte != PLAIN {
             write_length(out, group.entries_read.unwrap_or(u64::MAX));
         }
-        write_group(out, group, kind, compress);
+        write_group(out, group, byte, compress);
     }
-    if kind.has_all_of(Kind::Stream4) {
+    if byte >= WITH_IDEMPOTENCY {
         write_idempotency(out, stream, compress);
     }
 }
 
-fn write_idempotency(out: &mut impl Sink, stream: &Stream, compress: bool) {
+fn write_idempotency(out: &mut Writer<'_>, stream: &Stream, compress: bool) {
     let limits = stream.idempotency_limits();
     write_length(out, u64::from(limits.duration_s));
     write_length(out, u64::from(limits.max_records));
@@ -125,10 +221,10 @@ fn entry_elements(has_master_names: bool, count: i64) -> i64 {
     ENTRY_ELEMENTS + if has_master_names { count } else { 1 + 2 * count }
 }
 
-fn write_group(out: &mut impl Sink, group: &Group, kind: Kind, compress: bool) {
+fn write_group(out: &mut Writer<'_>, group: &Group, byte: u8, compress: bool) {
     // Earlier kinds have no place for pending entries without a consumer; such a stream is not written as
     // one.
-    let has_released = kind.has_all_of(Kind::Stream5);
+    let has_released = byte >= WITH_RELEASED;
     let hidden = if has_released { 0 } else { group.released_count() };
     write_length(out, (group.pending_count() - hidden) as u64);
     for (id, pending) in group.pending_from(Id::MIN) {
@@ -143,7 +239,7 @@ fn write_group(out: &mut impl Sink, group: &Group, kind: Kind, compress: bool) {
     for (_, consumer) in group.consumers() {
         write_bytes(out, consumer.name(), compress);
         out.put(&consumer.seen_ms.to_le_bytes());
-        if kind.has_all_of(Kind::Stream3) {
+        if byte >= WITH_ACTIVITY {
             out.put(&consumer.active_ms.to_le_bytes());
         }
         write_length(out, consumer.pending_count() as u64);
@@ -155,14 +251,14 @@ fn write_group(out: &mut impl Sink, group: &Group, kind: Kind, compress: bool) {
     }
 }
 
-fn read_id(input: &mut impl Input) -> Result<Id, Error> {
+fn read_id(input: &mut (impl Input + ?Sized)) -> Result<Id, Error> {
     Ok(Id { ms: read_plain_length(input)?, seq: read_plain_length(input)? })
 }
 
-/// Reads a stream that was written as `kind`; it has these limits if it does not tell its own.
-pub(crate) fn read(
-    input: &mut impl Input,
-    kind: Kind,
+/// Reads a stream that was written in the form of `byte`; it has these limits if it does not tell its own.
+fn read(
+    input: &mut (impl Input + ?Sized),
+    byte: u8,
     idempotency: IdempotencyLimits,
 ) -> Result<Stream, Error> {
     let (mut stream, mut scratch) = (Stream::new(), Vec::new());
@@ -186,7 +282,7 @@ pub(crate) fn read(
     }
     log.set_last_id(last_id);
     log.set_entries_added(log.len());
-    if kind != Kind::Stream {
+    if byte != PLAIN {
         read_id(input)?;
         log.set_max_deleted_id(read_id(input)?);
         log.set_entries_added(read_plain_length(input)?);
@@ -194,23 +290,23 @@ pub(crate) fn read(
     for _ in 0..read_count(input)? {
         let name = read_bytes(input, &mut scratch)?.to_vec();
         let last_id = read_id(input)?;
-        let entries_read = match kind {
-            Kind::Stream => stream.log().entries_up_to(last_id),
+        let entries_read = match byte {
+            PLAIN => stream.log().entries_up_to(last_id),
             _ => Some(read_plain_length(input)?).filter(|count| i64::try_from(*count).is_ok()),
         };
         let mut group = Group::new(last_id, entries_read);
-        read_group(input, kind, &mut group)?;
+        read_group(input, byte, &mut group)?;
         if !stream.add_group(&name, group) {
             return Err(Error::Corrupt("Duplicated consumer group name"));
         }
     }
-    if kind.has_all_of(Kind::Stream4) {
+    if byte >= WITH_IDEMPOTENCY {
         read_idempotency(input, &mut stream)?;
     }
     Ok(stream)
 }
 
-fn read_idempotency(input: &mut impl Input, stream: &mut Stream) -> Result<(), Error> {
+fn read_idempotency(input: &mut (impl Input + ?Sized), stream: &mut Stream) -> Result<(), Error> {
     let mut limit = || -> Result<u32, Error> {
         let limit = u32::try_from(read_plain_length(input)?).ok().filter(|limit| *limit > 0);
         limit.ok_or(Error::Corrupt("Stream IDMP configuration out of range"))
@@ -324,7 +420,7 @@ impl<'a> NodeReader<'a> {
 }
 
 /// Pending entries occur twice: with their times, then by consumer. Both must have the same ids.
-fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(), Error> {
+fn read_group(input: &mut (impl Input + ?Sized), byte: u8, group: &mut Group) -> Result<(), Error> {
     let mut pending: Vec<(Id, i64, u64)> = Vec::new();
     for _ in 0..read_count(input)? {
         let id = Id::from_bytes(input.array()?);
@@ -339,8 +435,7 @@ fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(
     for number in 0..read_count(input)? {
         let name = read_bytes(input, &mut scratch)?.to_vec();
         let seen_ms = i64::from_le_bytes(input.array()?);
-        let active_ms =
-            if kind.has_all_of(Kind::Stream3) { i64::from_le_bytes(input.array()?) } else { seen_ms };
+        let active_ms = if byte >= WITH_ACTIVITY { i64::from_le_bytes(input.array()?) } else { seen_ms };
         let consumer = group.add_consumer(&name, seen_ms);
         if group.consumer_count() != number + 1 {
             return Err(Error::Corrupt("Duplicate stream consumer detected."));
@@ -360,7 +455,7 @@ fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(
             group.set_pending(id, Pending { consumer: Some(consumer), delivered_ms, deliveries });
         }
     }
-    if kind.has_all_of(Kind::Stream5) {
+    if byte >= WITH_RELEASED {
         read_released(input, group, &pending)?;
     }
     if group.pending_count() != pending.len() {
@@ -370,7 +465,11 @@ fn read_group(input: &mut impl Input, kind: Kind, group: &mut Group) -> Result<(
 }
 
 /// The ids of pending entries without a consumer.
-fn read_released(input: &mut impl Input, group: &mut Group, pending: &[(Id, i64, u64)]) -> Result<(), Error> {
+fn read_released(
+    input: &mut (impl Input + ?Sized),
+    group: &mut Group,
+    pending: &[(Id, i64, u64)],
+) -> Result<(), Error> {
     for _ in 0..read_count(input)? {
         let id = Id::from_bytes(input.array()?);
         let at = pending
@@ -380,6 +479,50 @@ fn read_released(input: &mut impl Input, group: &mut Group, pending: &[(Id, i64,
             return Err(Error::Corrupt("NACKed entry has a consumer, or comes twice"));
         }
         group.set_pending(id, Pending { consumer: None, delivered_ms: 0, deliveries: pending[at].2 });
+    }
+    Ok(())
+}
+
+/// Passes over a stream that was written in the form of `byte`.
+fn skip(input: &mut &[u8], byte: u8) -> Result<(), Error> {
+    let lengths = |input: &mut &[u8], count: usize| -> Result<(), Error> {
+        (0..count).try_for_each(|_| read_plain_length(input).map(|_| ()))
+    };
+    for _ in 0..read_count(input)? {
+        skip_bytes(input)?;
+        skip_bytes(input)?;
+    }
+    lengths(input, if byte == PLAIN { 3 } else { 8 })?;
+    for _ in 0..read_count(input)? {
+        skip_bytes(input)?;
+        lengths(input, if byte == PLAIN { 2 } else { 3 })?;
+        for _ in 0..read_count(input)? {
+            input.take(16 + 8)?;
+            lengths(input, 1)?;
+        }
+        for _ in 0..read_count(input)? {
+            skip_bytes(input)?;
+            input.take(if byte >= WITH_ACTIVITY { 16 } else { 8 })?;
+            for _ in 0..read_count(input)? {
+                input.take(16)?;
+            }
+        }
+        if byte >= WITH_RELEASED {
+            for _ in 0..read_count(input)? {
+                input.take(16)?;
+            }
+        }
+    }
+    if byte >= WITH_IDEMPOTENCY {
+        lengths(input, 2)?;
+        for _ in 0..read_count(input)? {
+            skip_bytes(input)?;
+            for _ in 0..read_count(input)? {
+                skip_bytes(input)?;
+                lengths(input, 2)?;
+            }
+        }
+        lengths(input, 2)?;
     }
     Ok(())
 }

@@ -11,11 +11,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use martlet_base::copy;
 use martlet_base::sync::lock;
+use martlet_keyspace::ValueRef;
+use martlet_rdb::Sink;
+use martlet_rdb::crc64::crc64;
 
 use super::{FileWriter, Record, write_record};
-use crate::crc64::crc64;
-use crate::encode::{Form, Source};
-use crate::sink::Sink;
+use crate::Form;
 
 /// Bytes of a chunk, about.
 const CHUNK_BYTES: usize = 1 << 18;
@@ -47,7 +48,7 @@ impl<'a, W: Write> ChunkWriter<'a, W> {
     }
 
     /// Writes a key.
-    pub fn record<K: AsRef<[u8]>>(&mut self, record: &Record<Source<'_>, K>) {
+    pub fn record<K: AsRef<[u8]>>(&mut self, record: &Record<ValueRef<'_>, K>) {
         if self.selected.is_none() {
             (self.first, self.selected) = (Some(record.db), Some(record.db));
         }
@@ -120,10 +121,9 @@ impl<W: Write> Sink for ChunkWriter<'_, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
-    use crate::decode::Limits;
+    use crate::Limits;
     use crate::file::{Item, ReadOptions, read_file};
-    use martlet_types::element::Element;
+    use martlet_keyspace::StrValue;
 
     #[test]
     fn one_database_is_selected_once() {
@@ -134,7 +134,7 @@ mod tests {
             .enumerate()
             .map(|(i, &len)| {
                 let text = if len < CHUNK_BYTES { &long[..len] } else { &long };
-                let value = Source::String(Element::Bytes(text));
+                let value = ValueRef::Str(StrValue::Bytes(text));
                 Record { db: 4, key: i.to_string(), expiry_ms: None, access: None, value }
             })
             .collect();
@@ -167,7 +167,7 @@ mod tests {
                     for i in 0..5_000u64 {
                         let len = if i % 1_000 == 7 { 400_000 } else { i % 90 } as usize;
                         let text: Vec<u8> = (0..len).map(|at| (at as u64 * i % 251) as u8).collect();
-                        let value = Source::String(Element::Bytes(&text));
+                        let value = ValueRef::Str(StrValue::Bytes(&text));
                         let key = format!("{thread}:{i}");
                         chunks.record(&Record { db: i % 3, key, expiry_ms: None, access: None, value });
                         assert!(chunks.go_on());
@@ -183,7 +183,8 @@ mod tests {
             if let Item::Record(record) = item {
                 let text = String::from_utf8(record.key).unwrap();
                 let i: u64 = text.split_once(':').unwrap().1.parse().unwrap();
-                let Value::String(value) = record.value else { panic!() };
+                let ValueRef::Str(value) = record.value.view() else { panic!() };
+                let value = value.to_vec();
                 assert!(value.iter().enumerate().all(|(at, &byte)| byte == (at as u64 * i % 251) as u8));
                 assert_eq!(record.db, i % 3);
                 seen.insert(text);

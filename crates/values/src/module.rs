@@ -1,0 +1,187 @@
+//! Values of modules: of types that are known by name ([`ModuleType`]), and of all others ([`Carried`]).
+//!
+//! ```text
+//! 7  id: a length | items, see `martlet_rdb::module`
+//! ```
+
+use std::sync::OnceLock;
+
+use martlet_keyspace::{ModuleObject, ModuleValue};
+use martlet_rdb::input::Input;
+use martlet_rdb::module::{ItemReader, ItemWriter, ModuleId, NAME_CHARACTERS, read_id, skip_items};
+use martlet_rdb::{Error, Writer, read_plain_length};
+
+use crate::carried::Carried;
+use crate::commands::Commands;
+use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
+use crate::digest::Digest;
+use crate::export::Export;
+use crate::form::VERSION_MODULES;
+use crate::payload;
+
+const MODULE: u8 = 7;
+
+/// A type that Redis has as a module's: what [`DataType`] is for the others.
+pub trait ModuleType: ModuleObject + Clone {
+    /// The name in the type's id.
+    const NAME: &'static [u8; NAME_CHARACTERS];
+    /// Versions of the encoding that are read, from the oldest to the one that is written; a value of another
+    /// version is [`Carried`].
+    const ENCODING_VERSIONS: std::ops::RangeInclusive<u16>;
+
+    /// Writes the value's items in the latest version.
+    fn save(&self, items: &mut ItemWriter<'_, '_>);
+    /// Reads a value's items, up to their end.
+    ///
+    /// # Errors
+    /// [`Error`].
+    fn load(items: &mut ItemReader<'_>, version: u16) -> Result<Self, Error>;
+    /// The commands that make the key; RESTORE does for every type.
+    fn commands(&self, key: &[u8], out: &mut Commands<'_>) {
+        restore(&ModuleValue::new(self.clone()), key, out);
+    }
+    /// See [`DataType::digest`].
+    fn digest(&self, digest: &mut Digest);
+    /// See [`DataType::export`].
+    fn export(&self, out: &mut Export<'_>);
+}
+
+/// A [`ModuleType`] behind pointers to functions.
+pub struct ModuleDescriptor {
+    name: &'static [u8; NAME_CHARACTERS],
+    reads: fn(u16) -> bool,
+    id: ModuleId,
+    is: fn(&ModuleValue) -> bool,
+    save: fn(&ModuleValue, &mut ItemWriter<'_, '_>),
+    load: fn(&mut ItemReader<'_>, u16) -> Result<ModuleValue, Error>,
+    commands: fn(&ModuleValue, &[u8], &mut Commands<'_>),
+    digest: fn(&ModuleValue, &mut Digest),
+    export: fn(&ModuleValue, &mut Export<'_>),
+}
+
+impl ModuleDescriptor {
+    /// The descriptor of `T`.
+    pub const fn of<T: ModuleType>() -> ModuleDescriptor {
+        ModuleDescriptor {
+            name: T::NAME,
+            reads: |version| T::ENCODING_VERSIONS.contains(&version),
+            id: ModuleId::new(T::NAME, *T::ENCODING_VERSIONS.end()),
+            is: |value| value.get::<T>().is_some(),
+            save: |value, items| {
+                if let Some(object) = value.get::<T>() {
+                    object.save(items);
+                }
+            },
+            load: |items, version| T::load(items, version).map(ModuleValue::new),
+            commands: |value, key, out| {
+                if let Some(object) = value.get::<T>() {
+                    T::commands(object, key, out);
+                }
+            },
+            digest: |value, digest| {
+                if let Some(object) = value.get::<T>() {
+                    T::digest(object, digest);
+                }
+            },
+            export: |value, out| {
+                if let Some(object) = value.get::<T>() {
+                    T::export(object, out);
+                }
+            },
+        }
+    }
+}
+
+/// Types of modules that the server has.
+static BUILT_IN: [&ModuleDescriptor; 0] = [];
+static INSTALLED: OnceLock<&'static [&'static ModuleDescriptor]> = OnceLock::new();
+
+/// Adds types of modules, once and before any value is read; whether none were added before.
+pub fn install(types: &'static [&'static ModuleDescriptor]) -> bool {
+    INSTALLED.set(types).is_ok()
+}
+
+fn known() -> impl Iterator<Item = &'static ModuleDescriptor> {
+    BUILT_IN.iter().chain(INSTALLED.get().copied().unwrap_or_default()).copied()
+}
+
+/// The descriptor of the value's type, if it has one.
+fn of_value(value: &ModuleValue) -> Option<&'static ModuleDescriptor> {
+    known().find(|known| (known.is)(value))
+}
+
+/// RESTORE of the value.
+fn restore(value: &ModuleValue, key: &[u8], out: &mut Commands<'_>) {
+    let payload = payload::dump(value.view(), true);
+    out.put(&[b"RESTORE", key, b"0", &payload]);
+}
+
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor::of::<ModuleValue>();
+
+impl DataType for ModuleValue {
+    const RDB_TYPES: &'static [RdbType] = &[RdbType { byte: MODULE, since: VERSION_MODULES }];
+    const REQUIREMENTS: &'static [Requirement] =
+        &[Requirement { version: VERSION_MODULES, in_valkey: true, values: "values of modules" }];
+    // Redis has none.
+    const KEYSIZES: Option<&'static str> = None;
+
+    fn rdb_type(&self, _version: u16) -> u8 {
+        MODULE
+    }
+
+    fn write(&self, out: &mut Writer<'_>, _byte: u8, compress: bool) {
+        if let Some(carried) = self.get::<Carried>() {
+            carried.write(out);
+        } else if let Some(known) = of_value(self) {
+            let mut items = ItemWriter::new(out, known.id, compress);
+            (known.save)(self, &mut items);
+            items.end();
+        }
+    }
+
+    fn read(input: &mut (impl Input + ?Sized), _encoded: Encoded<'_>) -> Result<ModuleValue, Error> {
+        let id = read_id(input)?;
+        let is_meant =
+            |known: &&ModuleDescriptor| id.name().as_bytes() == known.name && (known.reads)(id.version());
+        let Some(known) = known().find(is_meant) else {
+            return Carried::read(input, id).map(ModuleValue::new);
+        };
+        let mut input = input;
+        let mut items = ItemReader::new(&mut input);
+        let value = (known.load)(&mut items, id.version())?;
+        items.end()?;
+        Ok(value)
+    }
+
+    fn skip(input: &mut &[u8], _byte: u8, _version: u16) -> Result<(), Error> {
+        read_plain_length(input)?;
+        skip_items(input)
+    }
+
+    fn commands(&self, key: &[u8], out: &mut Commands<'_>) {
+        match of_value(self) {
+            Some(known) => (known.commands)(self, key, out),
+            None => restore(self, key, out),
+        }
+    }
+
+    fn digest(&self, digest: &mut Digest) {
+        if let Some(carried) = self.get::<Carried>() {
+            digest.mix(self.object().type_name().as_bytes());
+            digest.mix(carried.items());
+        } else if let Some(known) = of_value(self) {
+            // As Redis does it: the type's own digest, added as a whole.
+            let mut own = Digest::default();
+            (known.digest)(self, &mut own);
+            digest.xor_digest(&own);
+        }
+    }
+
+    fn export(&self, out: &mut Export<'_>) {
+        if let Some(carried) = self.get::<Carried>() {
+            out.text(carried.items());
+        } else if let Some(known) = of_value(self) {
+            (known.export)(self, out);
+        }
+    }
+}
