@@ -1,6 +1,6 @@
 //! Faults of a rule, and reasons to refuse a request, in Redis' words.
 
-use martlet_command::Error;
+use martlet_spec::Error;
 
 /// The fault of one rule.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]

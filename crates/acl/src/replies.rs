@@ -1,8 +1,8 @@
 //! What ACL's subcommands answer, to a server's clients and to a Sentinel's.
 
 use martlet_base::random::fill_secret;
-use martlet_command::{Acl, Error};
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Error};
 
 use crate::{LogEntry, Selector, Table, User, Users};
 

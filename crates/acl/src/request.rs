@@ -2,8 +2,8 @@
 //!
 //! Invariant: plain data; nothing here decides anything.
 
-use martlet_command::Spec;
 use martlet_protocol::request::Args;
+use martlet_spec::Spec;
 
 use crate::table::Table;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use martlet_base::glob;
 use martlet_base::number::parse_i64;
-use martlet_command::{Channels, Databases, KeyFlags};
+use martlet_spec::{Channels, Databases, KeyFlags};
 
 use crate::bits::Bits;
 use crate::error::{Denial, RuleError};
@@ -243,7 +243,7 @@ impl Selector {
     }
 
     fn check_command(&self, request: &Request<'_>) -> Result<(), Denial> {
-        let is_open = request.spec.flags.has(martlet_command::Flags::NO_AUTH);
+        let is_open = request.spec.flags.has(martlet_spec::Flags::NO_AUTH);
         if is_open || self.commands.has(request.place) {
             return Ok(());
         }

@@ -4,7 +4,7 @@
 //! renaming; a command's place is that of its entry.
 
 use hashbrown::HashMap;
-use martlet_command::{Acl, Spec};
+use martlet_spec::{Acl, Spec};
 
 /// An entry of the command table.
 #[derive(Copy, Clone, Debug)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use martlet_base::glob;
-use martlet_command::{Channels, Command, Databases, Flags, KeyFlags, KeyPart, command, container};
 use martlet_protocol::request::OwnedArgs;
+use martlet_spec::{Channels, Command, Databases, Flags, KeyFlags, KeyPart, command, container};
 use proptest::prelude::*;
 
 use super::*;

@@ -11,14 +11,13 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{Key, Value};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::array::{Array, INDEX_MAX, Range, RangeBack};
 use martlet_types::element::Element;
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

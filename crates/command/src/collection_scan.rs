@@ -4,9 +4,9 @@
 
 use martlet_base::glob;
 use martlet_protocol::reply::Reply;
+use martlet_spec::Error;
 
 use crate::context::Context;
-use crate::error::Error;
 use crate::generic::parse_cursor;
 
 /// Options of a scan.

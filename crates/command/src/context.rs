@@ -5,6 +5,7 @@ use martlet_engine::{Awaited, Keys};
 use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Cursor, Error, Outcome};
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
@@ -13,8 +14,6 @@ use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
 use martlet_values::Limits;
 
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
 use crate::fieldset::Fieldsets;
 
 /// Configuration that handlers read; the server makes a new one when the configuration changes.

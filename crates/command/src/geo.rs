@@ -7,14 +7,12 @@ mod tests;
 
 use martlet_base::number::{NumberBuffer, format_i64};
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::geo::Point;
 use martlet_types::zset::{AddOptions, ZSet};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 use crate::zset::{self, Additions};
 
 /// The family.

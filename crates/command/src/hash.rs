@@ -16,15 +16,14 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{Field, FieldExpiry, Hash, NO_EXPIRY};
 
 use crate::Handler;
 use crate::collection_scan::{self, ScanOptions};
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

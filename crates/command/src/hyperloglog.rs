@@ -8,12 +8,11 @@ mod tests;
 
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{Key, StrValue};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::hyperloglog::{self, Corrupt, DENSE_BYTES, Encoding, Observation, REGISTERS, Registers};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[&PFADD, &PFCOUNT, &PFMERGE, &PFDEBUG, &PFSELFTEST];
@@ -21,10 +20,8 @@ pub static COMMANDS: &[&Command<Handler>] = &[&PFADD, &PFCOUNT, &PFMERGE, &PFDEB
 const INVALID: Error = Error::Fixed("WRONGTYPE Key is not a valid HyperLogLog string value.");
 const CORRUPT: Error = Error::Fixed("INVALIDOBJ Corrupted HLL object detected");
 
-impl From<Corrupt> for Error {
-    fn from(_: Corrupt) -> Error {
-        CORRUPT
-    }
+fn corrupt(_: Corrupt) -> Error {
+    CORRUPT
 }
 
 /// A string that is a HyperLogLog by its header.
@@ -76,7 +73,8 @@ fn pfadd(ctx: &mut Context<'_>) -> Outcome {
                     hyperloglog::forget_count(bytes);
                 }
                 Ok::<u64, Corrupt>(changes)
-            })?
+            })
+            .map_err(corrupt)?
         }
     } + u64::from(is_new);
     if changes > 0 {
@@ -114,7 +112,7 @@ fn count_one(ctx: &mut Context<'_>) -> Result<u64, Error> {
     if let Some(count) = hyperloglog::cached_count(bytes) {
         return Ok(count);
     }
-    let count = hyperloglog::count(bytes)?;
+    let count = hyperloglog::count(bytes).map_err(corrupt)?;
     update(ctx.keys, &key, |bytes| hyperloglog::set_cached_count(bytes, count));
     ctx.keys.signal(&key);
     ctx.keys.dirty += 1;
@@ -129,7 +127,7 @@ fn merged(ctx: &mut Context<'_>) -> Result<(Box<Registers>, bool), Error> {
         if let Some(value) = ctx.keys.read_str(&key)? {
             let (bytes, encoding) = checked(value)?;
             has_dense |= encoding == Encoding::Dense;
-            registers.merge(bytes)?;
+            registers.merge(bytes).map_err(corrupt)?;
         }
     }
     Ok((registers, has_dense))
@@ -163,7 +161,8 @@ fn pfmerge(ctx: &mut Context<'_>) -> Outcome {
         }
         hyperloglog::forget_count(bytes);
         Ok::<(), Corrupt>(())
-    })?;
+    })
+    .map_err(corrupt)?;
     ctx.keys.changed(&key, EventClass::STRING, "pfadd");
     ctx.reply.ok();
     Ok(())
@@ -186,7 +185,7 @@ fn pfdebug(ctx: &mut Context<'_>) -> Outcome {
     let is = |word: &str| args.at(1).eq_ignore_ascii_case(word.as_bytes());
     if is("getreg") {
         let mut registers = Box::<Registers>::default();
-        registers.merge(bytes)?;
+        registers.merge(bytes).map_err(corrupt)?;
         make_dense(keys, &key)?;
         reply.array(REGISTERS);
         registers.values().iter().for_each(|&value| reply.int(i64::from(value)));
@@ -208,7 +207,7 @@ fn pfdebug(ctx: &mut Context<'_>) -> Outcome {
 
 /// Makes a HyperLogLog dense; whether it was sparse.
 fn make_dense(keys: &mut Keys, key: &Key<'_>) -> Result<bool, Error> {
-    let was_sparse = update(keys, key, hyperloglog::make_dense)?;
+    let was_sparse = update(keys, key, hyperloglog::make_dense).map_err(corrupt)?;
     keys.dirty += u64::from(was_sparse);
     Ok(was_sparse)
 }
@@ -235,13 +234,13 @@ fn pfselftest(ctx: &mut Context<'_>) -> Outcome {
     let seed = ctx.keys.random.next_u64();
     let failed = |what: String| Err(Error::Text(format!("ERR TESTFAILED {what}")));
     let (mut sparse, mut dense) = (hyperloglog::empty(), hyperloglog::empty());
-    hyperloglog::make_dense(&mut dense)?;
+    hyperloglog::make_dense(&mut dense).map_err(corrupt)?;
     let max_bytes = ctx.settings.hll_sparse_max_bytes;
     let mut checkpoint = 1;
     for number in 1..=SELF_TEST_ELEMENTS {
         let seen = Observation::of(&(number ^ seed).to_le_bytes());
-        hyperloglog::add(&mut sparse, seen, max_bytes)?;
-        hyperloglog::add(&mut dense, seen, max_bytes)?;
+        hyperloglog::add(&mut sparse, seen, max_bytes).map_err(corrupt)?;
+        hyperloglog::add(&mut dense, seen, max_bytes).map_err(corrupt)?;
         if number != checkpoint {
             continue;
         }
@@ -249,8 +248,8 @@ fn pfselftest(ctx: &mut Context<'_>) -> Outcome {
         if (number as usize) < max_bytes / 2 && !is_sparse {
             return failed("sparse encoding not used".into());
         }
-        let count = hyperloglog::count(&dense)?;
-        if count != hyperloglog::count(&sparse)? {
+        let count = hyperloglog::count(&dense).map_err(corrupt)?;
+        if count != hyperloglog::count(&sparse).map_err(corrupt)? {
             return failed("dense/sparse disagree".into());
         }
         // Six times the standard error; of ten elements two may share a register.

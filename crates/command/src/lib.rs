@@ -8,35 +8,30 @@ pub mod array;
 pub mod bitmap;
 mod collection_scan;
 pub mod context;
-pub mod cursor;
-pub mod error;
 pub mod fieldset;
 pub mod generic;
 pub mod geo;
-pub mod handshake;
 pub mod hash;
 pub mod hyperloglog;
 pub mod list;
 pub mod run;
 pub mod set;
 pub mod sort;
-pub mod spec;
 pub mod stream;
 pub mod string;
-pub mod syntax;
+#[cfg(test)]
+mod syntax_tests;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod zset;
 
 pub use context::{Block, Context, Copies, NO_REPLICAS, Settings, TimeoutReply, Wait};
-pub use cursor::Cursor;
-pub use error::{Error, Outcome};
 pub use fieldset::Fieldsets;
-pub use run::{Request, run};
-pub use spec::{
-    Acl, Begin, Channels, Command, Control, Databases, Deprecation, Find, Flags, Group, KeyFlags, KeyPart,
-    LibraryChange, ScriptSource, Spec, Tip, command, container,
+pub use martlet_spec::{
+    Acl, Begin, Channels, Command, Control, Cursor, Databases, Deprecation, Error, Find, Flags, Group,
+    KeyFlags, KeyPart, LibraryChange, Outcome, ScriptSource, Spec, Tip, command, container,
 };
+pub use run::{Request, key_hashes, run, shards};
 
 /// What runs a data command.
 pub type Handler = fn(&mut Context<'_>) -> Outcome;

@@ -11,13 +11,12 @@ use martlet_base::number::parse_i64;
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::element::Element;
 use martlet_types::list::{Debris, End, List};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

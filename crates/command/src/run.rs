@@ -8,12 +8,11 @@ use martlet_engine::Keys;
 use martlet_keyspace::{Key, shard_of};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Error, Flags, Spec};
 
 use crate::Handler;
 use crate::context::{Block, Context, Settings};
-use crate::error::Error;
 use crate::fieldset::Fieldsets;
-use crate::spec::{Flags, Spec};
 
 /// A request, and its handler's rights.
 pub struct Request<'a> {
@@ -69,24 +68,22 @@ pub fn run(
     outcome
 }
 
-impl Spec {
-    /// The hashes of a request's keys; `None` if it needs the whole store.
-    pub fn key_hashes(&self, args: &Args<'_>) -> Option<Vec<u64>> {
-        if self.flags.has(Flags::EXCLUSIVE) || self.undeclared_keys.is_some_and(|touches| touches(args)) {
-            return None;
-        }
-        let mut indexes = Vec::new();
-        if self.flags.has(Flags::WALK) || !self.key_indexes(args, &mut indexes) {
-            // A walk locks its shards itself, one at a time. Else the handler reports the fault of the
-            // arguments, before it touches any key.
-            return Some(Vec::new());
-        }
-        Some(indexes.into_iter().map(|index| Key::new(args.at(index)).hash).collect())
+/// The hashes of a request's keys; `None` if it needs the whole store.
+pub fn key_hashes(spec: &Spec, args: &Args<'_>) -> Option<Vec<u64>> {
+    if spec.flags.has(Flags::EXCLUSIVE) || spec.undeclared_keys.is_some_and(|touches| touches(args)) {
+        return None;
     }
+    let mut indexes = Vec::new();
+    if spec.flags.has(Flags::WALK) || !spec.key_indexes(args, &mut indexes) {
+        // A walk locks its shards itself, one at a time. Else the handler reports the fault of the arguments,
+        // before it touches any key.
+        return Some(Vec::new());
+    }
+    Some(indexes.into_iter().map(|index| Key::new(args.at(index)).hash).collect())
+}
 
-    /// The shards that must be locked for a request; `None` if it needs the whole store.
-    pub fn shards(&self, args: &Args<'_>) -> Option<Vec<usize>> {
-        let hashes = self.key_hashes(args)?;
-        Some(hashes.into_iter().map(shard_of).collect())
-    }
+/// The shards that must be locked for a request; `None` if it needs the whole store.
+pub fn shards(spec: &Spec, args: &Args<'_>) -> Option<Vec<usize>> {
+    let hashes = key_hashes(spec, args)?;
+    Some(hashes.into_iter().map(shard_of).collect())
 }

@@ -7,15 +7,14 @@ mod tests;
 
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
+use martlet_spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::set::Set;
 
 use crate::Handler;
 use crate::collection_scan::{self, ScanOptions};
 use crate::context::Context;
-use crate::error::Outcome;
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

@@ -14,6 +14,9 @@ use martlet_base::slot::{slot_of, slot_of_pattern};
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{Key, Value};
 use martlet_protocol::request::Args;
+use martlet_spec::{
+    Acl, Begin, Command, Cursor, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, command,
+};
 use martlet_types::element::Element;
 use martlet_types::hash::Hash;
 use martlet_types::list::{End, List};
@@ -22,9 +25,6 @@ use martlet_types::zset::ZSet;
 
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[&SORT, &SORT_RO];
@@ -152,7 +152,7 @@ impl<'a> Request<'a> {
             } else if rest.option("LIMIT", 2) {
                 request.limit = Some((rest.int()?, rest.int()?));
             } else if !read_only && rest.option("STORE", 1) {
-                request.store = Some(rest.key()?);
+                request.store = Some(Key::new(rest.value()?));
             } else if rest.option("BY", 1) {
                 let pattern = rest.value()?;
                 request.by = Some(pattern);

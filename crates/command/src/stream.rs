@@ -17,13 +17,12 @@ use martlet_base::number::{NumberBuffer, format_u64, parse_i64};
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::stream::{self as types, Entry, Id, Stream};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

@@ -21,12 +21,11 @@ use martlet_journal::effects;
 use martlet_protocol::quote;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs, Partial, RequestLimits, parse};
+use martlet_spec::{Command, Error, Flags};
 
 use crate::context::{Block, Settings};
-use crate::error::Error;
 use crate::fieldset::Fieldsets;
 use crate::run::{Request, run};
-use crate::spec::{Command, Flags};
 use crate::{FAMILIES, Handler};
 
 /// When every fixture's time starts, Unix milliseconds.
@@ -123,7 +122,7 @@ impl Fixture {
         let Some(handler) = command.handler.filter(|_| spec.takes(args.len())) else {
             return Err(Error::Arity(spec.full_name));
         };
-        match spec.shards(&args) {
+        match crate::shards(spec, &args) {
             None => self.keys.engine().gate.closed(|alone| self.keys.lock_all_shards(alone)),
             Some(shards) => self.keys.lock_shards(shards),
         }

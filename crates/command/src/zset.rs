@@ -13,15 +13,14 @@ use martlet_base::number::{NumberBuffer, format_f64_seventeen};
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 use martlet_types::element::IntBuffer;
 use martlet_types::zset::{AddOptions, Added, Entry, ZSet, ZSetLimits};
 
 use crate::Handler;
 use crate::collection_scan::{self, ScanOptions};
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[

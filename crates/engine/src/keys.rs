@@ -33,6 +33,12 @@ use crate::undo::Undo;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
+impl From<WrongType> for martlet_spec::Error {
+    fn from(_: WrongType) -> martlet_spec::Error {
+        martlet_spec::Error::WrongType
+    }
+}
+
 /// See the [module docs](self). One per I/O thread, reused from command to command.
 pub struct Keys {
     engine: &'static Engine,

@@ -215,7 +215,7 @@ impl Worker {
         let (Run::Data(handler), args) = (request.entry.run, request.args.view()) else {
             return Some(false);
         };
-        let Some(shards) = request.entry.spec.shards(&args) else { return Some(false) };
+        let Some(shards) = martlet_command::shards(request.entry.spec, &args) else { return Some(false) };
         if !self.keys.lock_shards_unless_busy(shards) {
             return None;
         }

@@ -184,7 +184,7 @@ impl Worker {
             self.keys.keep_expired = true;
             self.keys.sets_past_times = true;
         }
-        match entry.spec.key_hashes(args) {
+        match martlet_command::key_hashes(entry.spec, args) {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
                 let begin = reply.len();

@@ -127,7 +127,7 @@ fn shards_of(call: &Call<'_>, transaction: &Transaction) -> Option<Vec<usize>> {
         if entry.spec.flags.has(Flags::WALK) || entry.spec.acl().has(Acl::SCRIPTING) {
             return None;
         }
-        shards.extend(entry.spec.shards(&args.view())?);
+        shards.extend(martlet_command::shards(entry.spec, &args.view())?);
     }
     Some(shards)
 }

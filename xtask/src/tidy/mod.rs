@@ -7,6 +7,7 @@ mod modules;
 mod source;
 
 use crate::run::{Outcome, root};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Which crate may depend on which, by the names of the folders below `crates/`. Edges not listed are not
@@ -25,14 +26,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lua", &[]),
     ("script", &["base", "lua", "protocol"]),
     ("tseries", &["base", "types"]),
-    ("engine", &["base", "journal", "keyspace", "protocol", "types"]),
+    ("spec", &["base", "protocol"]),
+    ("engine", &["base", "journal", "keyspace", "protocol", "spec", "types"]),
     ("journal", &["base", "protocol"]),
-    ("command", &["base", "types", "keyspace", "engine", "protocol", "values", "journal"]),
+    ("command", &["base", "types", "keyspace", "engine", "protocol", "values", "journal", "spec"]),
     (
         "persistence",
         &["base", "types", "keyspace", "engine", "command", "protocol", "rdb", "values", "journal"],
     ),
-    ("acl", &["base", "command", "protocol"]),
+    ("acl", &["base", "protocol", "spec"]),
     (
         "server",
         &[
@@ -43,6 +45,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "command",
             "acl",
             "protocol",
+            "spec",
             "net",
             "values",
             "journal",
@@ -56,7 +59,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("replication", &[]),
     ("cluster", &["base"]),
-    ("sentinel", &["base", "protocol", "command", "acl", "client", "replication"]),
+    ("sentinel", &["base", "protocol", "spec", "acl", "client", "replication"]),
     ("client", &["base", "protocol"]),
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol"]),
@@ -80,6 +83,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Crates that may not link others, not even through a third: access control and Sentinel judge commands by
+/// their entries, and have no data.
+const UNLINKED: &[(&str, &[&str])] = &[("acl", DATA), ("sentinel", DATA)];
+
+/// The crates that hold or change data.
+const DATA: &[&str] = &["command", "engine", "journal", "keyspace", "persistence", "rdb", "server", "types"];
+
 /// Prints every finding and fails when there is one.
 pub fn run() -> Outcome {
     let findings = findings(&root())?;
@@ -99,6 +109,7 @@ fn findings(root: &Path) -> Result<Vec<String>, std::io::Error> {
         findings.extend(source::findings(&shown, &text));
     }
     findings.extend(language::findings(root, &sources)?);
+    findings.extend(linked_findings(EDGES, UNLINKED));
     for entry in std::fs::read_dir(root.join("crates"))? {
         let manifest = entry?.path().join("Cargo.toml");
         if let Ok(text) = std::fs::read_to_string(&manifest) {
@@ -139,6 +150,27 @@ fn edge_findings(folder: &str, manifest: &str) -> Vec<String> {
     unknown.map(|name| format!("crates/{folder}/Cargo.toml: {folder} may not know {name}")).collect()
 }
 
+/// The crates that `folder` links, directly or through others.
+fn linked<'a>(edges: &[(&'a str, &'a [&'a str])], folder: &'a str) -> BTreeSet<&'a str> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![folder]);
+    while let Some(next) = open.pop() {
+        let known = edges.iter().filter(|(name, _)| *name == next).flat_map(|(_, known)| known.iter());
+        open.extend(known.filter(|one| found.insert(**one)));
+    }
+    found
+}
+
+fn linked_findings(edges: &[(&str, &[&str])], unlinked: &[(&str, &[&str])]) -> Vec<String> {
+    let broken = unlinked.iter().flat_map(|(folder, others)| {
+        let linked = linked(edges, folder);
+        let found: Vec<_> = others.iter().filter(|other| linked.contains(**other)).collect();
+        found
+            .into_iter()
+            .map(move |other| format!("crates/{folder}: it may not link {other}, also through others"))
+    });
+    broken.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +179,13 @@ mod tests {
     fn the_sources_are_tidy() {
         let findings = findings(&root()).unwrap();
         assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+    }
+
+    #[test]
+    fn crates_that_are_linked_through_others_are_found() {
+        let edges: &[(&str, &[&str])] = &[("a", &["b"]), ("b", &["c"]), ("c", &["b"]), ("d", &["a"])];
+        assert_eq!(linked_findings(edges, &[("a", &["c", "d"])]).len(), 1);
+        assert_eq!(linked_findings(edges, &[("a", &["d"]), ("c", &["a"])]), [""; 0]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ const SAFETY_REACH_LINES: usize = 6;
 
 /// Crates that run in a simulation: the time comes from `base`.
 const SIMULATED: &[&str] = &[
+    "spec",
     "types",
     "keyspace",
     "engine",

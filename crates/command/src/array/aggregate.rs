@@ -4,14 +4,13 @@
 
 use martlet_base::number::LongDouble;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyPart, Outcome, command};
 use martlet_types::array::{Array, inline_float};
 use martlet_types::element::Element;
 
 use super::{Bounds, RO_ACCESS};
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
 
 pub(super) static AROP: Command<Handler> = command("arop", -5, arop as Handler)
     .flags(Flags::READONLY)

@@ -2,14 +2,13 @@
 
 use martlet_base::number::parse_i64;
 use martlet_keyspace::Value;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyPart, Outcome, command};
 use martlet_types::array::{Array, INDEX_MAX};
 use martlet_types::element::Element;
 
 use super::{Bounds, FILLS, PLACES_MAX, READS_FAST, RO_ACCESS, RW_UPDATE, filled, note, parse_u64};
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
 
 pub(super) static ARINSERT: Command<Handler> = command("arinsert", -3, arinsert as Handler)
     .flags(FILLS)

@@ -4,6 +4,7 @@ use martlet_base::glob;
 use martlet_base::number::parse_i64;
 use martlet_base::regex::{Budget, PROGRAM_MAX, Regex, TooManySteps};
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyPart, Outcome, command};
 use martlet_types::array::{Array, INDEX_MAX};
 use martlet_types::element::{Element, IntBuffer};
 use memchr::memmem;
@@ -11,10 +12,7 @@ use memchr::memmem;
 use super::{Bounds, RO_ACCESS, index};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
 
 /// Predicates of a request.
 const PREDICATES_MAX: usize = 250;

@@ -3,13 +3,11 @@
 use martlet_base::number::{NumberBuffer, parse_i64};
 use martlet_engine::EventClass;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use super::{READS, parse_offset};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 const COMPLEXITY: &str = "O(1) for each subcommand";
 

@@ -3,12 +3,10 @@
 use martlet_base::number::{NumberBuffer, parse_i64};
 use martlet_engine::EventClass;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use crate::Handler;
 use crate::context::{Context, Settings};
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 mod bits;
 mod field;

@@ -2,11 +2,10 @@
 
 use martlet_engine::EventClass;
 use martlet_keyspace::{StrValue, Value};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 pub(super) static BITOP: Command<Handler> = command("bitop", -4, bitop as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))

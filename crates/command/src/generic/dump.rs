@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::{EventClass, Touch};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 use martlet_values::payload::{self, Refused};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 pub(super) static DUMP: Command<Handler> = command("dump", 2, dump as Handler)
     .flags(Flags::READONLY)

@@ -1,11 +1,10 @@
 //! When keys expire: setting, asking, taking it back.
 
 use martlet_engine::EventClass;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 use crate::string::expire_at;
 
 const CHANGES: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))];

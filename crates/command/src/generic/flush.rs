@@ -3,8 +3,7 @@
 
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Databases, Flags, Group, Tip, command};
+use martlet_spec::{Acl, Command, Databases, Error, Flags, Group, Outcome, Tip, command};
 
 const ACL: Acl = Acl::KEYSPACE.with(Acl::DANGEROUS);
 const COMPLEXITY: &str = "O(1); the keys are freed in the background";

@@ -3,7 +3,7 @@
 //! values as bytes ([`dump`]), WAIT and OBJECT.
 
 use crate::Handler;
-use crate::spec::Command;
+use martlet_spec::Command;
 
 mod dump;
 mod expire;

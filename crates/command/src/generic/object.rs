@@ -2,11 +2,10 @@
 
 use martlet_engine::{Keys, Touch};
 use martlet_keyspace::{Key, PLACE_BYTES, StrValue};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command, container};
 
 /// Bytes that a key costs: its entry, all that its value has allocated, and its share of the table. `None` if
 /// there is no such key. The shard must be held; no access is noted.

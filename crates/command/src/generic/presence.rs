@@ -1,11 +1,10 @@
 //! Whether keys are there, and deleting them.
 
 use martlet_engine::EventClass;
+use martlet_spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::Outcome;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 const MANY_TO_DELETE: &[KeyPart] = &[KeyPart::range(1, -1, 1, KeyFlags::RM.with(KeyFlags::DELETE))];
 const MANY_TO_ASK: &[KeyPart] = &[KeyPart::range(1, -1, 1, KeyFlags::RO)];

@@ -3,10 +3,9 @@
 use martlet_base::hash::shard_of_slot;
 use martlet_base::slot::slot_of_pattern;
 use martlet_engine::Keys;
+use martlet_spec::{Cursor, Error};
 
 use super::walk::{Filter, SLICE_KEYS, parse_scan_options, visit_slice};
-use crate::cursor::Cursor;
-use crate::error::Error;
 
 /// The filter of a scan of slots.
 pub struct SlotScan<'a> {

@@ -4,11 +4,10 @@ use martlet_base::number::parse_i64;
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Databases, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Databases, Flags, Group, KeyFlags, KeyPart, command};
 
 const SAME_OBJECT: Error = Error::Fixed("ERR source and destination objects are the same");
 const MOVES: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);

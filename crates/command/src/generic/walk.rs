@@ -7,12 +7,10 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::slot::SLOT_COUNT;
 use martlet_engine::Keys;
 use martlet_keyspace::{Entry, Key, Kind, SCAN_POSITION_BITS, Shard};
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Tip, command};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// Most keys visited while a shard is held.
 pub(super) const SLICE_KEYS: usize = 256;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::geo::{Area, Point, Shape};
 use martlet_types::zset::{AddOptions, ScoreBound, ZSet, ZSetLimits};
@@ -11,10 +12,7 @@ use martlet_types::zset::{AddOptions, ScoreBound, ZSet, ZSetLimits};
 use super::{READS, number, position, position_of, unit_m, write_distance, write_position};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 use crate::zset::store;
 
 const COMPLEXITY: &str =

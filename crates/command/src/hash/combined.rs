@@ -4,6 +4,7 @@ use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
 
@@ -13,9 +14,6 @@ use super::{
 };
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 use crate::string::expires_relatively;
 
 /// Deletes those of the fields that have expired.

@@ -4,14 +4,12 @@ use martlet_base::number::parse_i64;
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Tip, command};
 use martlet_types::hash::{Hash, NO_EXPIRY};
 
 use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, is_misindexed, note};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// The latest time that a field may expire, Unix milliseconds (Redis: `HFE_MAX_ABS_TIME_MSEC`).
 const LATEST_MS: i64 = (1 << 46) - 1;

@@ -4,6 +4,7 @@
 //! SET has made is recorded as a whole value.
 
 use martlet_keyspace::Object;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
 use martlet_values::payload;
@@ -11,9 +12,7 @@ use martlet_values::payload;
 use super::note;
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::fieldset::Fieldset;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command, container};
 
 pub(super) static HIMPORT: Command<Handler> =
     container("himport", -2, &[&PREPARE, &SET, &DISCARD, &DISCARDALL]).acl(Acl::HASH).doc(

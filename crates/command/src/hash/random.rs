@@ -1,14 +1,13 @@
 //! HRANDFIELD.
 
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Error, Flags, Group, Outcome, Tip, command};
 use martlet_types::hash::{Field, Hash};
 
 use super::RO_ACCESS;
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::{bulk, symmetric};
-use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// Most fields that are returned with repetitions: more than memory could hold.
 const REPEATS_MAX: i64 = 1 << 30;

@@ -3,6 +3,7 @@
 //! Invariant: all elements leave their list before the first arrives, so that within one list none moves
 //! twice.
 
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, command};
 use martlet_types::list::{End, List};
 
 use super::pop::{elements_at, event, side};
@@ -10,9 +11,6 @@ use super::transfer::{DESTINATION, MOVES, SOURCE, push_event};
 use super::{after_removal, discard, note};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, command};
 
 /// The moved elements, and their order then.
 struct Batch {

@@ -3,14 +3,12 @@
 
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::list::{End, List, ListLimit};
 
 use super::{after_removal, array, at_least, bulk, discard};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 const POPS: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
 const BLOCKS: Flags = Flags::WRITE.with(Flags::BLOCKING);

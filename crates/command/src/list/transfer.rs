@@ -2,14 +2,13 @@
 
 use martlet_engine::WrongType;
 use martlet_keyspace::Key;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::list::{End, List};
 
 use super::pop::{event, side};
 use super::{after_removal, note};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 pub(super) const SOURCE: KeyPart =
     KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE));

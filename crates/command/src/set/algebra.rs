@@ -2,6 +2,7 @@
 
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{Key, Object};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hyperloglog::{Observation, Registers};
 use martlet_types::set::{Set, SetLimits};
@@ -9,9 +10,7 @@ use martlet_types::set::{Set, SetLimits};
 use super::RO_ACCESS;
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::bulk;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 const STORES: Flags = Flags::WRITE.with(Flags::DENYOOM);
 const STORE_KEYS: &[KeyPart] =

@@ -2,15 +2,14 @@
 
 use martlet_base::random::Random;
 use martlet_engine::{EventClass, Keys};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyPart, Outcome, Tip, command};
 use martlet_types::element::Element;
 use martlet_types::set::Set;
 
 use super::{RO_ACCESS, RW_ACCESS_DELETE, delete_if_empty, note};
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::{bulk, symmetric};
-use crate::spec::{Acl, Command, Flags, Group, KeyPart, Tip, command};
 
 /// SPOP with a count is journalled as SREM of at most this many members at a time, as in Redis.
 const SREM_BATCH: usize = 1024;

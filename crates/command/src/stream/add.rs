@@ -2,6 +2,7 @@
 
 use martlet_base::number::{NumberBuffer, format_i64};
 use martlet_engine::Keys;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
 use martlet_types::element::Element;
 use martlet_types::stream::{Id, NODE_BYTES_MAX, References, Stream, Trim};
 
@@ -10,9 +11,6 @@ use super::idempotency::{Named, count_duplicate};
 use super::{IdText, last_id, note, obeys, parse_id, parse_id_or_star, write_id};
 use crate::Handler;
 use crate::context::{Context, Settings};
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 /// How to trim.
 #[derive(Clone, Copy)]

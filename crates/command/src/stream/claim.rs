@@ -6,15 +6,15 @@
 use martlet_base::number::parse_i64;
 use martlet_engine::Keys;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{
+    self as spec, Acl, Command, Cursor, Error, Flags, KeyFlags, KeyPart, Outcome, Tip, command,
+};
 use martlet_types::stream::{Group, Id, Log, Pending, Stream};
 
 use super::group::{no_key_or_group, note_group};
 use super::{IdText, parse_id, parse_start, write_entry, write_id};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, Tip, command};
 
 /// An entry that became a consumer's, to be recorded.
 pub(super) struct Claimed {

@@ -2,14 +2,12 @@
 //! group does.
 
 use martlet_base::number::parse_i64;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::stream::{Id, References, Stream};
 
 use super::{note, parse_id};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// Takes the word on groups' references, if that comes next.
 pub(super) fn take_references(rest: &mut Cursor<'_>) -> Option<References> {

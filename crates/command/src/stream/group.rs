@@ -3,6 +3,9 @@
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{
+    self as spec, Acl, Command, Error, Flags, KeyFlags, KeyPart, Outcome, Tip, command, container,
+};
 use martlet_types::stream::{Group, Id, Log, Stream};
 
 use super::{
@@ -10,8 +13,6 @@ use super::{
 };
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, Tip, command, container};
 
 pub(super) static XGROUP: Command<Handler> =
     container("xgroup", -2, &[&CREATE, &CREATECONSUMER, &DELCONSUMER, &DESTROY, &HELP, &SETID]).doc(

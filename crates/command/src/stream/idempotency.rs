@@ -6,15 +6,13 @@
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::stream::{Id, IdempotencyLimits, Stream};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::parse_id;
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// Records forgotten for their age at most when one comes: more than come, so that they do not pile up.
 const EXPIRED_AT_ONCE: usize = 16;

@@ -1,13 +1,14 @@
 //! XINFO: facts about a stream, its groups and their consumers.
 
 use martlet_protocol::reply::Reply;
+use martlet_spec::{
+    self as spec, Acl, Command, Error, Flags, KeyFlags, KeyPart, Outcome, Tip, command, container,
+};
 use martlet_types::stream::{Group, Id, Idempotency, Log, Pending, Stream};
 
 use super::{write_entries, write_entry, write_id};
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{self, Acl, Command, Flags, KeyFlags, KeyPart, Tip, command, container};
 
 pub(super) static XINFO: Command<Handler> = container("xinfo", -2, &[&CONSUMERS, &GROUPS, &HELP, &STREAM])
     .doc(spec::Group::Stream, "5.0.0", "Depends on the subcommand", "Tells about streams and their groups.");

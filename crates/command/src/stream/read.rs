@@ -9,6 +9,9 @@ use martlet_base::number::parse_i64;
 use martlet_engine::Awaited;
 use martlet_keyspace::{Key, Object};
 use martlet_protocol::reply::Reply;
+use martlet_spec::{
+    Acl, Begin, Command, Cursor, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, command,
+};
 use martlet_types::stream::{self as types, Entry, Id, Log, Pending, Stream};
 
 use super::claim::{Claimed, record_claims, record_consumer, record_progress};
@@ -16,9 +19,6 @@ use super::group::{no_key_or_group, note_group};
 use super::{IdText, parse_id, write_entry, write_fields, write_id};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, command};
 
 const COMPLEXITY: &str = "O(M) for each stream, M being the number of entries returned";
 

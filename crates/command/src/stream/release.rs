@@ -1,14 +1,13 @@
 //! XNACK: consumers give entries back unacknowledged, for others to claim at once.
 
 use martlet_base::number::parse_i64;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::stream::{Id, Pending, Stream};
 
 use super::group::no_key_or_group;
 use super::parse_id;
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 pub(super) static XNACK: Command<Handler> = command("xnack", -7, xnack as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))

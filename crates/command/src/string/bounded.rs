@@ -5,15 +5,13 @@
 use martlet_base::number::{LongDouble, NumberBuffer, format_i64, parse_i64};
 use martlet_engine::EventClass;
 use martlet_keyspace::{ExpiryChange, Key, StrValue};
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, command};
 
 use super::UPDATES;
 use super::delete_expired_now;
 use super::value::{Expiry, expires_relatively};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, command};
 
 pub(super) static INCREX: Command<Handler> = command("increx", -2, increx as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))

@@ -5,14 +5,12 @@
 
 use martlet_base::number::NumberBuffer;
 use martlet_keyspace::{Entry, StrValue};
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{READS, delete_expired_now};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// Hexadecimal digits of a digest.
 const DIGEST_DIGITS: usize = 16;

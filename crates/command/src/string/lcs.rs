@@ -2,12 +2,10 @@
 
 use martlet_base::number::NumberBuffer;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 pub(super) static LCS: Command<Handler> = command("lcs", -3, lcs as Handler)
     .flags(Flags::READONLY)

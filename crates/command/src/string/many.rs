@@ -4,6 +4,9 @@ use martlet_base::number::{NumberBuffer, format_i64};
 use martlet_engine::EventClass;
 use martlet_keyspace::ExpiryChange;
 use martlet_protocol::request::Args;
+use martlet_spec::{
+    Acl, Begin, Command, Cursor, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command,
+};
 
 use super::condition::Condition;
 use super::delete_expired_now;
@@ -11,9 +14,6 @@ use super::value::NewExpiry;
 use super::write_str;
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Begin, Command, Find, Flags, Group, KeyFlags, KeyPart, Tip, command};
 
 pub(super) static MGET: Command<Handler> = command("mget", -2, mget as Handler)
     .flags(Flags::READONLY.with(Flags::FAST))

@@ -6,11 +6,10 @@ use martlet_base::number::NumberBuffer;
 use martlet_engine::{EventClass, Keys, WrongType};
 use martlet_keyspace::{Entry, Key, StrValue};
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use crate::Handler;
 use crate::context::Context;
-use crate::error::Outcome;
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 mod bounded;
 mod condition;

@@ -3,12 +3,11 @@
 use martlet_base::number::{LongDouble, parse_i64};
 use martlet_engine::EventClass;
 use martlet_keyspace::{ExpiryChange, StrValue};
+use martlet_spec::{Acl, Command, Error, Flags, Group, Outcome, command};
 
 use super::UPDATES;
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, command};
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
 

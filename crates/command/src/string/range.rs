@@ -3,12 +3,11 @@
 use martlet_base::number::NumberBuffer;
 use martlet_engine::EventClass;
 use martlet_keyspace::ExpiryChange;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use super::READS;
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 pub(super) static APPEND: Command<Handler> = command("append", 3, append as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))

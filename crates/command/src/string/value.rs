@@ -4,14 +4,12 @@ use martlet_base::number::{NumberBuffer, format_i64, parse_i64};
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_protocol::request::Args;
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use super::condition::Condition;
 use super::{UPDATES, delete_expired_now};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 /// The key of a command that overwrites its value.
 const OVERWRITES: &[KeyPart] = &[KeyPart::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))];

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
+use martlet_spec::{Acl, Change, Command, Cursor, Error, Flags, Group, KeyPart, Outcome, command};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::set::Set;
 use martlet_types::zset::{Entry, ZSet};
@@ -13,9 +14,6 @@ use martlet_types::zset::{Entry, ZSet};
 use super::{OW_UPDATE, RO_ACCESS, entries, store};
 use crate::Handler;
 use crate::context::Context;
-use crate::cursor::Cursor;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Change, Command, Flags, Group, KeyPart, command};
 
 const READS: Flags = Flags::READONLY.with(Flags::MOVABLE_KEYS);
 const STORES: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS);

@@ -1,9 +1,8 @@
 //! Bounds of ranges: of scores (`1.5`, `(1.5`, `-inf`) and of members (`[member`, `(member`, `-`, `+`).
 
 use martlet_base::number::parse_f64_saturating;
+use martlet_spec::Error;
 use martlet_types::zset::{LexBound, ScoreBound};
-
-use crate::error::Error;
 
 /// The bounds of a range of scores.
 ///

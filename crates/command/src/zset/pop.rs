@@ -4,14 +4,13 @@
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_types::zset::ZSet;
 
 use super::{delete_if_empty, entries, note};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
-use crate::error::{Error, Outcome};
 use crate::list::{at_least, bulk};
-use crate::spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, command};
 
 const POPS: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
 const FAST: Flags = Flags::WRITE.with(Flags::FAST);

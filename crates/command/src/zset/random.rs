@@ -4,14 +4,13 @@ use std::collections::HashSet;
 
 use martlet_base::random::Random;
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Command, Error, Flags, Group, Outcome, Tip, command};
 use martlet_types::zset::{Entry, ZSet};
 
 use super::{ONE_TO_READ, entries};
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
 use crate::list::{bulk, symmetric};
-use crate::spec::{Acl, Command, Flags, Group, Tip, command};
 
 /// Most members that are returned with repetitions: more than memory could hold.
 const REPEATS_MAX: i64 = 1 << 30;

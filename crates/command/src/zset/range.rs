@@ -3,13 +3,12 @@
 use std::ops::Range;
 
 use martlet_engine::EventClass;
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyPart, Outcome, command};
 use martlet_types::zset::{LexBound, ScoreBound, ZSet};
 
 use super::{ONE_TO_READ, OW_UPDATE, RO_ACCESS, RW_DELETE, bounds, delete_if_empty, entries, note, store};
 use crate::Handler;
 use crate::context::Context;
-use crate::error::{Error, Outcome};
-use crate::spec::{Acl, Command, Flags, Group, KeyPart, command};
 
 const LOG_N_AND_M: &str = "O(log N + M), N being the number of members and M that of those in the range";
 

@@ -196,7 +196,7 @@ impl<'a> Replay<'a> {
         if keys.has_all_shards() {
             run(keys);
         } else {
-            match entry.spec.shards(args) {
+            match martlet_command::shards(entry.spec, args) {
                 None => alone(keys, &mut run),
                 Some(shards) => {
                     keys.lock_shards(shards);

@@ -2,7 +2,7 @@
 
 use martlet_acl::{DEFAULT_USER, LogEntry, User, Users, is_valid_name, replies};
 use martlet_base::number::parse_i64;
-use martlet_command::{Error, Flags, Group, Outcome, command, container};
+use martlet_spec::{Error, Flags, Group, Outcome, command, container};
 
 use super::{Call, Handler, SentinelCommand, registry, write_help};
 

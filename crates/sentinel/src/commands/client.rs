@@ -1,8 +1,8 @@
 //! CLIENT: names, lists and closes connections.
 
 use martlet_base::number::parse_i64;
-use martlet_command::handshake::{INVALID_NAME, is_valid_name};
-use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+use martlet_spec::handshake::{INVALID_NAME, is_valid_name};
+use martlet_spec::{Acl, Error, Flags, Group, Outcome, command, container};
 
 use super::core::ReplyMode;
 use super::{Call, Handler, SentinelCommand, Session, write_help};

@@ -1,8 +1,8 @@
 //! COMMAND: the command table for clients, derived from the entries.
 
 use martlet_base::glob;
-use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Acl, Error, Flags, Group, Outcome, Tip, command};
 
 use super::registry::Entry;
 use super::{Call, Handler, SentinelCommand, registry, text, write_help};

@@ -1,8 +1,8 @@
 //! Connection: PING, AUTH, HELLO; and ROLE and SHUTDOWN.
 
 use martlet_acl::{DEFAULT_USER, Reason};
-use martlet_command::handshake::{self, Hello};
-use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
+use martlet_spec::handshake::{self, Hello};
+use martlet_spec::{Acl, Error, Flags, Group, Outcome, Tip, command};
 
 use super::{Call, Handler, REDIS_VERSION, SentinelCommand};
 

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use martlet_acl::{Event, Log, Origin, Reason, Request, Rules, Table, User, Users};
-use martlet_command::{Error, Flags, Outcome};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Error, Flags, Outcome};
 
 use super::{Call, Entry, registry};
 use crate::limits::CLIENT_OUTPUT_MAX_BYTES;

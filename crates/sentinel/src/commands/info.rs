@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use martlet_command::{Acl, Flags, Group, Outcome, Tip, command};
+use martlet_spec::{Acl, Flags, Group, Outcome, Tip, command};
 
 use super::core::Core;
 use super::{Call, Handler, REDIS_VERSION, SentinelCommand};

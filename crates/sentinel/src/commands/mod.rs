@@ -17,14 +17,14 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use martlet_command::{Command, Error, Outcome};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::{Command, Error, Outcome};
 
 pub use self::core::{Access, Core, Facts, ReplyMode, Session, Stats};
 pub use registry::{Entry, Registry, registry};
 
-pub use martlet_command::handshake::REDIS_VERSION;
+pub use martlet_spec::handshake::REDIS_VERSION;
 
 /// A request that runs.
 pub struct Call<'a> {

@@ -1,8 +1,8 @@
 //! Publish and subscribe: clients get events; other Sentinels publish hello messages.
 
 use martlet_base::glob;
-use martlet_command::{Channels, Error, Flags, Group, Outcome, command};
 use martlet_protocol::reply::Reply;
+use martlet_spec::{Channels, Error, Flags, Group, Outcome, command};
 
 use super::{Call, Handler, SentinelCommand, Session, text};
 use crate::limits::SUBSCRIPTIONS_MAX;

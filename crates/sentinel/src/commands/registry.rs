@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use martlet_acl::{Listed, Table};
-use martlet_command::Spec;
 use martlet_protocol::request::Args;
+use martlet_spec::Spec;
 
 use super::{FAMILIES, Handler, SentinelCommand};
 

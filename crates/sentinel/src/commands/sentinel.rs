@@ -1,7 +1,7 @@
 //! SENTINEL: the monitored primaries, and requests of operators and other Sentinels.
 
 use martlet_base::number::parse_i64;
-use martlet_command::{Error, Flags, Group, Outcome, command, container};
+use martlet_spec::{Error, Flags, Group, Outcome, command, container};
 
 use super::{Call, Handler, SentinelCommand, instance_reply, settings, text};
 use crate::instance::InstanceId;

@@ -3,7 +3,7 @@
 //! Invariant: one table has the options' names; all values are right before one is set.
 
 use martlet_base::{glob, number};
-use martlet_command::{Error, Outcome};
+use martlet_spec::{Error, Outcome};
 
 use super::{Call, text};
 use crate::events::Level;

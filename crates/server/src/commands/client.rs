@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::number::parse_i64;
 use martlet_base::sync::lock;
-use martlet_command::handshake::{INVALID_NAME, is_valid_name};
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
+use martlet_spec::handshake::{INVALID_NAME, is_valid_name};
 
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::blocking::WaitEnd;

@@ -1,12 +1,12 @@
 //! COMMAND and its subcommands: the command table for clients. Everything here is derived from the entries.
 
 use martlet_base::glob;
-use martlet_command::syntax::Argument;
 use martlet_command::{
     Acl, Begin, Deprecation, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command,
 };
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::syntax::Argument;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::registry::{Entry, Registry};

@@ -6,9 +6,9 @@ use martlet_acl::{DEFAULT_USER, Origin, Reason};
 use martlet_base::number::parse_i64;
 use martlet_base::sync::lock;
 use martlet_command::generic::database;
-use martlet_command::handshake::{self, Hello};
 use martlet_command::{Acl, Control, Databases, Error, Fieldsets, Flags, Group, Outcome, Tip, command};
 use martlet_protocol::request::Args;
+use martlet_spec::handshake::{self, Hello};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::clients::flag;

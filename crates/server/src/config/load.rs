@@ -12,7 +12,7 @@ use super::table::{Effect, MULTI, Parameter, find};
 use super::value::beneath;
 use super::{Config, words};
 
-pub use martlet_command::handshake::{REDIS_VERSION, REDIS_VERSION_NUMBER};
+pub use martlet_spec::handshake::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: usize = 32;

@@ -153,7 +153,7 @@ impl ScriptHost<'_> {
         if entry.spec.flags.has(Flags::WALK) || !is_quick {
             return Err(Missing::All);
         }
-        let shards = entry.spec.shards(args).ok_or(Missing::All)?;
+        let shards = martlet_command::shards(entry.spec, args).ok_or(Missing::All)?;
         if keys.try_lock_more(&shards) { Ok(None) } else { Err(Missing::Shards(shards)) }
     }
 }

@@ -505,7 +505,7 @@ impl Applier {
         let run = |applier: &mut Applier, worker: &mut Worker| {
             applier.runner.execute(worker, entry, args, None, false)
         };
-        let progress = self.run_locked(worker, entry.spec.shards(args), run);
+        let progress = self.run_locked(worker, martlet_command::shards(entry.spec, args), run);
         if progress == Progress::Done {
             self.runner.after(worker, entry, args);
         }
@@ -517,7 +517,7 @@ impl Applier {
         let mut shards = Some(Vec::new());
         for (entry, args) in commands {
             let is_known = !entry.spec.flags.has(Flags::WALK);
-            let more = if is_known { entry.spec.shards(&args.view()) } else { None };
+            let more = if is_known { martlet_command::shards(entry.spec, &args.view()) } else { None };
             shards = shards.zip(more).map(|(all, more)| [all, more].concat());
         }
         let run = |applier: &mut Applier, worker: &mut Worker| {

@@ -3,15 +3,11 @@
 //! Dispatch, arity checks, key routing, COMMAND and its subcommands, ACL and the documentation are derived
 //! from these entries; no other place has facts about a command.
 
-mod about;
-mod flags;
-
 use martlet_protocol::request::Args;
 
+use crate::about::{Change, Deprecation, Tip};
+use crate::flags::{Acl, Flags, KeyFlags};
 use crate::syntax::{self, Argument};
-
-pub use about::{Change, Deprecation, Tip};
-pub use flags::{Acl, Flags, KeyFlags};
 
 /// The group that a command's documentation is in.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -453,7 +449,7 @@ impl Spec {
     /// as [`Spec::key_indexes`].
     ///
     /// Whatever touches a shard because of a request that has run (tracking, times of a replica's own keys)
-    /// asks here: [`Spec::key_hashes`] locks at least these.
+    /// asks here: a request locks at least the shards of these keys (`martlet_command::key_hashes`).
     pub fn data_keys(&self, args: &Args<'_>, out: &mut Vec<usize>) -> bool {
         !self.flags.has(Flags::WALK) && self.has_keys() && self.key_indexes(args, out)
     }

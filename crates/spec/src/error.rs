@@ -1,6 +1,5 @@
 //! Errors that handlers answer; their texts are Redis', since clients match on them.
 
-use martlet_engine::WrongType;
 use thiserror::Error;
 
 /// A handler's result. On an error, its output is removed from the reply.
@@ -65,11 +64,5 @@ impl Error {
             Error::Bytes(bytes) => bytes.clone(),
             other => other.to_string().into_bytes(),
         }
-    }
-}
-
-impl From<WrongType> for Error {
-    fn from(_: WrongType) -> Error {
-        Error::WrongType
     }
 }

@@ -19,7 +19,6 @@
 //! Invariant: an argument that is not an option stays where it is, and no read goes past the last argument.
 
 use martlet_base::number::{parse_f64, parse_i64};
-use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 
 use crate::error::{Error, Outcome};
@@ -134,14 +133,6 @@ impl<'a> Cursor<'a> {
         parse_f64(self.value()?).filter(|number| !number.is_nan()).ok_or(Error::NotFloat)
     }
 
-    /// Takes the next argument, a key.
-    ///
-    /// # Errors
-    /// [`Error::Syntax`] if absent.
-    pub fn key(&mut self) -> Result<Key<'a>, Error> {
-        Ok(Key::new(self.value()?))
-    }
-
     /// Takes the next `count` arguments: their indexes.
     ///
     /// # Errors
@@ -191,7 +182,7 @@ mod tests {
         assert_eq!((rest.index(), rest.left(), rest.finish()), (3, 0, Ok(())));
         assert!(!rest.word("") && rest.one_of(&[("", ())]).is_none());
         assert_eq!((rest.value(), rest.int()), (Err(Error::Syntax), Err(Error::Syntax)));
-        assert!(rest.float() == Err(Error::Syntax) && rest.key().is_err() && rest.span(1).is_err());
+        assert!(rest.float() == Err(Error::Syntax) && rest.span(1).is_err());
         let mut rest = Cursor::new(args.view(), 1);
         assert!([3, -1, i64::MIN, i64::MAX].iter().all(|count| rest.span(*count).is_err()));
         assert_eq!((rest.span(2), rest.span(0)), (Ok(1..3), Ok(3..3)));
