@@ -125,7 +125,7 @@ impl AccessControl {
     pub fn read_file(&self, config: &Config) -> Result<Users, Vec<u8>> {
         let name = config.aclfile.display().to_string();
         let text = std::fs::read(&config.aclfile).map_err(|error| {
-            let why = crate::config::error_text(&error);
+            let why = martlet_base::disk::error_text(&error);
             format!("Error loading ACLs, opening file '{name}': {why}").into_bytes()
         })?;
         Users::from_text(&text, &name, &rules(&self.table, config))

@@ -8,7 +8,6 @@ pub mod clients;
 pub mod cluster;
 pub mod commandlog;
 pub mod commands;
-pub mod config;
 pub mod connection;
 mod containment;
 mod crash;
@@ -40,3 +39,5 @@ pub mod tracking;
 mod transaction;
 mod watchdog;
 pub mod worker;
+
+pub use martlet_config as config;

@@ -21,7 +21,7 @@ use martlet_values::file::SlotImport;
 use crate::checks::names_command;
 use crate::cluster::ClusterNode;
 use crate::config::{
-    AppendFsync, Config, MaxmemoryPolicy, PropagationErrorBehavior, REDIS_VERSION, RdbVersionCheck,
+    AppendFsync, Config, MaxmemoryPolicy, PropagationErrorBehavior, REDIS_VERSION, RdbVersionCheck, SavePoint,
 };
 use crate::registry::{Registry, Run};
 use crate::shared::Shared;
@@ -32,6 +32,10 @@ use crate::worker::Worker;
 #[derive(Default)]
 pub struct LastSettings(Mutex<Option<(Arc<Config>, Arc<Settings>)>>);
 
+fn save_point(SavePoint { seconds, changes }: SavePoint) -> martlet_persistence::SavePoint {
+    martlet_persistence::SavePoint { seconds, changes }
+}
+
 /// What of a configuration matters to files.
 pub fn settings(config: &Config) -> Settings {
     Settings {
@@ -39,7 +43,7 @@ pub fn settings(config: &Config) -> Settings {
         handlers: crate::settings::from_config(config),
         dir: config.dir.clone(),
         dbfilename: config.dbfilename.clone(),
-        save: config.save.0.clone(),
+        save: config.save.0.iter().map(|&point| save_point(point)).collect(),
         stop_writes_on_bgsave_error: config.stop_writes_on_bgsave_error,
         rdbcompression: config.rdbcompression,
         rdbchecksum: config.rdbchecksum,

@@ -8,9 +8,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use martlet_base::disk::error_text;
+
 use crate::config::{
     CommandLine, Config, ConfigStore, Effect, Invocation, LoadError, Loaded, LogLevel, REDIS_VERSION,
-    Surroundings, USAGE, error_text, load, parse_command_line, version_text,
+    Surroundings, USAGE, load, parse_command_line, version_text,
 };
 use crate::logging::{Log, early_line};
 use crate::process::{

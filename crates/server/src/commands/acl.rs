@@ -246,7 +246,7 @@ fn save(call: &mut Call<'_>) -> Outcome {
     }
     let shared = call.worker.shared;
     if let Err(error) = shared.access.save_file(&shared.config) {
-        tracing::warn!("Writing ACL file for ACL SAVE: {}", crate::config::error_text(&error));
+        tracing::warn!("Writing ACL file for ACL SAVE: {}", martlet_base::disk::error_text(&error));
         return Err(replies::NOT_SAVED);
     }
     call.reply.ok();

@@ -19,7 +19,7 @@ impl PidFile {
         match martlet_base::background::PidFile::write(configured.or(default)?) {
             Ok(file) => Some(Self { _file: file }),
             Err(error) => {
-                tracing::warn!("Failed to write PID file: {}", crate::config::error_text(&error));
+                tracing::warn!("Failed to write PID file: {}", martlet_base::disk::error_text(&error));
                 None
             }
         }

@@ -32,7 +32,7 @@ pub fn adjust_open_files(maxclients: u32) -> Result<OpenFiles, String> {
         refusal = set.err().or(refusal);
         set.is_ok()
     });
-    let refusal = refusal.map(|error| crate::config::error_text(&error.into()));
+    let refusal = refusal.map(|error| martlet_base::disk::error_text(&error.into()));
     outcome(maxclients, old, best, refusal.as_deref().unwrap_or("unknown error"))
 }
 

@@ -68,7 +68,7 @@ impl Supervisor {
     pub fn tell(&self, message: &str) {
         let Self::Systemd(socket) = self else { return };
         if let Err(error) = send(socket.as_bytes(), message) {
-            tracing::warn!("systemd supervision error: {}", crate::config::error_text(&error));
+            tracing::warn!("systemd supervision error: {}", martlet_base::disk::error_text(&error));
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use martlet_base::disk::error_text;
 use martlet_base::sync::lock;
 
-use crate::config::{Config, OomScoreAdj, error_text};
+use crate::config::{Config, OomScoreAdj};
 
 /// Keeps the kernel's score as the configuration says; remembers the score from before.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use super::*;
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written by a test from the table of parameters (crates/server/src/config/): change the table, then run
-     MARTLET_WRITE_DOCS=1 cargo test -p martlet-server reference -->
+<!-- Written by a test from the table of parameters (crates/config): change the table, then run
+     MARTLET_WRITE_DOCS=1 cargo test -p martlet-config reference -->
 
 Martlet reads redis.conf as Redis does: `martlet server /etc/redis/redis.conf --port 7000 --save \"\"`. Quoting, `include` with
 patterns, `-` for standard input and options after the file are Redis 7's; a later directive wins. `--check-config` reads
@@ -133,5 +133,5 @@ fn the_reference_is_current() {
         std::fs::write(&path, reference()).unwrap();
     }
     let is_current = std::fs::read_to_string(&path).is_ok_and(|text| text == reference());
-    assert!(is_current, "run: MARTLET_WRITE_DOCS=1 cargo test -p martlet-server reference");
+    assert!(is_current, "run: MARTLET_WRITE_DOCS=1 cargo test -p martlet-config reference");
 }

@@ -11,7 +11,7 @@ use super::*;
 /// Loads a text as a configuration file would be loaded, and options after it.
 fn load_text(text: &str, options: &str) -> Result<Loaded, LoadError> {
     let sources = Sources { file: None, stdin: Some(text.into()), options: options.into() };
-    crate::config::load(&sources, &Commands)
+    crate::load(&sources, &Commands)
 }
 
 /// Surroundings with two commands and no users.

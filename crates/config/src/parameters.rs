@@ -25,7 +25,7 @@ const ULONG_MAX: i128 = u64::MAX as i128;
 /// Redis: `CONFIG_REPL_BACKLOG_MIN_SIZE`.
 const REPL_BACKLOG_MIN_BYTES: u64 = 16 * 1024;
 
-/// The I/O threads of a server that is not told how many: one for each core that the process may use.
+/// The default number of I/O threads: one for each core that the process may use.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -146,10 +146,10 @@ parameter_table! {
 
     /// Password of the default user; empty asks for none
     requirepass: Option<Vec<u8>> = None => "requirepass", TEXT, MODIFIABLE|SENSITIVE, Honoured;
-    /// Who may CONFIG SET protected parameters
+    /// Clients that may CONFIG SET protected parameters
     enable_protected_configs: ProtectedAction = ProtectedAction::No
         => "enable-protected-configs", ProtectedAction::KIND, IMMUTABLE, Honoured;
-    /// Who may use DEBUG
+    /// Clients that may use DEBUG
     enable_debug_command: ProtectedAction = ProtectedAction::No
         => "enable-debug-command", ProtectedAction::KIND, IMMUTABLE, Honoured;
     /// File of ACL users
@@ -198,9 +198,9 @@ parameter_table! {
     array_sparse_kmax: u32 = 10 => "array-sparse-kmax", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Elements down to which a slice of an array becomes sparse again
     array_sparse_kmin: u32 = 5 => "array-sparse-kmin", Integer(0, INT_MAX), MODIFIABLE, Honoured;
-    /// Seconds for which a stream remembers what producers have named (XADD IDMP), if it is not told
+    /// Seconds for which a stream remembers the names of producers (XADD IDMP), by default
     stream_idmp_duration_s: u32 = 100 => "stream-idmp-duration", Integer(1, 86400), MODIFIABLE, Honoured;
-    /// Names of one producer that a stream remembers at most, if it is not told
+    /// Names of one producer that a stream remembers at most, by default
     stream_idmp_maxsize: u32 = 100 => "stream-idmp-maxsize", Integer(1, 10000), MODIFIABLE, Honoured;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
@@ -273,11 +273,11 @@ parameter_table! {
 
     /// Let FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told SYNC
     lazyfree_lazy_user_flush: bool = false => "lazyfree-lazy-user-flush", YesNo, MODIFIABLE, Honoured;
-    /// Have those who follow free evicted values in the background
+    /// Have replicas and replays free evicted values in the background
     lazyfree_lazy_eviction: bool = false => "lazyfree-lazy-eviction", YesNo, MODIFIABLE, Honoured;
-    /// Have those who follow free expired values in the background
+    /// Have replicas and replays free expired values in the background
     lazyfree_lazy_expire: bool = false => "lazyfree-lazy-expire", YesNo, MODIFIABLE, Honoured;
-    /// Have those who follow free in the background what a command leaves empty
+    /// Have replicas and replays free emptied values in the background
     lazyfree_lazy_server_del: bool = false => "lazyfree-lazy-server-del", YesNo, MODIFIABLE, Honoured;
 
     // RDB files.
@@ -358,7 +358,7 @@ parameter_table! {
     /// A replica evicts nothing of its own
     replica_ignore_maxmemory: bool = true
         => "replica-ignore-maxmemory" | "slave-ignore-maxmemory", YesNo, MODIFIABLE, Honoured;
-    /// Go on when a replica's disk refuses writes
+    /// Continue when a replica's disk refuses writes
     replica_ignore_disk_write_errors: bool = false
         => "replica-ignore-disk-write-errors", YesNo, MODIFIABLE, Honoured;
     /// Count what a full sync removes as freed in the background, where it is freed anyhow
@@ -367,10 +367,10 @@ parameter_table! {
     replica_priority: u32 = 100 => "replica-priority" | "slave-priority", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Show the replica in INFO of its primary
     replica_announced: bool = true => "replica-announced", YesNo, MODIFIABLE, Honoured;
-    /// Address that the replica tells its primary
+    /// Address that the replica announces to its primary
     replica_announce_ip: Option<String> = None
         => "replica-announce-ip" | "slave-announce-ip", TEXT, MODIFIABLE, Honoured;
-    /// Port that the replica tells its primary
+    /// Port that the replica announces to its primary
     replica_announce_port: u16 = 0
         => "replica-announce-port" | "slave-announce-port", Integer(0, 65535), MODIFIABLE, Honoured;
     /// Bytes of the stream that a replica keeps during a full sync; 0 takes the replica's output limit
@@ -448,32 +448,32 @@ parameter_table! {
         => "cluster-allow-pubsubshard-when-down", YesNo, MODIFIABLE, Honoured;
     /// Bytes that a bus link may queue; 0 sets no limit
     cluster_link_sendbuf_limit_bytes: u64 = 0 => "cluster-link-sendbuf-limit", Memory(0, ULONG_MAX), MODIFIABLE, Honoured;
-    /// Address that the node tells others
+    /// Address that the node announces to others
     cluster_announce_ip: Option<String> = None => "cluster-announce-ip", TEXT, MODIFIABLE, Honoured;
-    /// IPv4 address that the node tells clients
+    /// IPv4 address that the node announces to clients
     cluster_announce_client_ipv4: Option<String> = None
         => "cluster-announce-client-ipv4", Text(ipv4), MODIFIABLE, Honoured;
-    /// IPv6 address that the node tells clients
+    /// IPv6 address that the node announces to clients
     cluster_announce_client_ipv6: Option<String> = None
         => "cluster-announce-client-ipv6", Text(ipv6), MODIFIABLE, Honoured;
-    /// Port that the node tells others
+    /// Port that the node announces to others
     cluster_announce_port: u16 = 0 => "cluster-announce-port", Integer(0, 65535), MODIFIABLE, Honoured;
-    /// TLS port that the node tells others
+    /// TLS port that the node announces to others
     cluster_announce_tls_port: u16 = 0 => "cluster-announce-tls-port", Integer(0, 65535), MODIFIABLE, Honoured;
-    /// Port that the node tells clients; 0 is the one that it tells others
+    /// Port that the node announces to clients; 0 is the one that other nodes get
     cluster_announce_client_port: u16 = 0 => "cluster-announce-client-port", Integer(0, 65535), MODIFIABLE, Honoured;
-    /// TLS port that the node tells clients; 0 is the one that it tells others
+    /// TLS port that the node announces to clients; 0 is the one that other nodes get
     cluster_announce_client_tls_port: u16 = 0
         => "cluster-announce-client-tls-port", Integer(0, 65535), MODIFIABLE, Honoured;
-    /// Bus port that the node tells others
+    /// Bus port that the node announces to others
     cluster_announce_bus_port: u16 = 0 => "cluster-announce-bus-port", Integer(0, 65535), MODIFIABLE, Honoured;
-    /// Host name that the node tells others
+    /// Host name that the node announces to others
     cluster_announce_hostname: Option<String> = None
         => "cluster-announce-hostname", Text(hostname), MODIFIABLE, Honoured;
     /// Name of the node for people
     cluster_announce_human_nodename: Option<String> = None
         => "cluster-announce-human-nodename", Text(nodename), MODIFIABLE, Honoured;
-    /// Zone of the server, which clients and other nodes are told
+    /// Zone of the server, announced to clients and other nodes
     availability_zone: String = String::new() => "availability-zone", Text(zone), MODIFIABLE, Honoured;
     /// What a node does when `cluster-config-file` cannot be written
     cluster_config_save_behavior: ClusterConfigSaveBehavior = ClusterConfigSaveBehavior::Sync
@@ -491,7 +491,7 @@ parameter_table! {
     /// Milliseconds that a manual failover may take
     cluster_manual_failover_timeout_ms: u32 = 5000
         => "cluster-manual-failover-timeout", Integer(1, INT_MAX), MODIFIABLE, Honoured;
-    /// Slot migrations that GETSLOTMIGRATIONS tells of, once they are over
+    /// Finished slot migrations that GETSLOTMIGRATIONS lists
     cluster_slot_migration_log_max_len: u32 = 1000
         => "cluster-slot-migration-log-max-len", Integer(0, INT_MAX), MODIFIABLE, Honoured;
     /// Bytes of changes that may be unsent when a slot migration has writes wait
@@ -552,6 +552,11 @@ parameter_table! {
 }
 
 impl Config {
+    /// How many databases there are.
+    pub fn database_count(&self) -> usize {
+        (if self.cluster_enabled { self.cluster_databases } else { self.databases }) as usize
+    }
+
     /// Whether the data is to be found on disk after the end of the process.
     pub fn has_persistence(&self) -> bool {
         self.appendonly || !self.save.0.is_empty()

@@ -7,6 +7,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use martlet_base::disk::error_text;
+
 /// Accepted values of a parameter; bounds are inclusive.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -120,7 +122,7 @@ pub(super) fn lenient_integer(text: &[u8]) -> Option<i64> {
 }
 
 /// A number of bytes with an optional unit.
-pub(crate) fn memory(text: &[u8]) -> Option<u64> {
+pub fn memory(text: &[u8]) -> Option<u64> {
     let length = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(length);
     let factor: u64 = match unit.to_ascii_lowercase().as_slice() {
@@ -343,6 +345,16 @@ impl Text for PathBuf {
     }
 }
 
+/// The canonical form of a directory that exists and may be entered, or the operating system's refusal.
+fn directory(path: &std::path::Path) -> Result<Vec<u8>, String> {
+    let path = path.canonicalize().map_err(|error| error_text(&error))?;
+    if !path.is_dir() {
+        return Err(error_text(&std::io::Error::from_raw_os_error(libc::ENOTDIR)));
+    }
+    rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).map_err(|error| error_text(&error.into()))?;
+    Ok(path.into_os_string().into_vec())
+}
+
 fn checked_text<T: Text>(words: &[&[u8]], kind: &Kind) -> Result<T, String> {
     let word = single(words)?;
     if let Kind::Text(check) = kind {
@@ -358,7 +370,7 @@ macro_rules! texts {
                 match kind {
                     Kind::Directory => {
                         let base = std::path::Path::new(OsStr::from_bytes(previous.bytes()));
-                        Self::from_bytes(&super::special::directory(&beneath(base, single(words)?))?)
+                        Self::from_bytes(&directory(&beneath(base, single(words)?))?)
                     }
                     _ => checked_text(words, kind),
                 }

@@ -4,10 +4,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use martlet_base::disk::error_text;
 use martlet_base::publish::{Follower, Published};
 
 use super::change::Hooks;
-use super::error_text;
 use super::rewrite::{Extent, UserLines, replace_file, rewrite_file};
 use super::{Config, ReplicaOf};
 

@@ -7,8 +7,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::error_text;
-use super::table::{Effect, MULTI, Parameter, find};
+use martlet_base::disk::error_text;
+
+use super::index::find;
+use super::table::{Effect, MULTI, Parameter};
 use super::value::beneath;
 use super::{Config, words};
 

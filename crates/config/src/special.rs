@@ -1,26 +1,21 @@
 //! Parameters whose text has its own grammar.
 
-use std::path::{Path, PathBuf};
-
-use martlet_base::disk::error_text;
-pub use martlet_persistence::SavePoint;
+use std::path::PathBuf;
 
 use super::value::{Kind, Lines, Value, lenient_integer, memory, memory_text, single};
-
-/// The canonical form of a directory that exists and may be entered, or the operating system's refusal.
-pub(super) fn directory(path: &Path) -> Result<Vec<u8>, String> {
-    use std::os::unix::ffi::OsStringExt;
-    let path = path.canonicalize().map_err(|error| error_text(&error))?;
-    if !path.is_dir() {
-        return Err(error_text(&std::io::Error::from_raw_os_error(libc::ENOTDIR)));
-    }
-    rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).map_err(|error| error_text(&error.into()))?;
-    Ok(path.into_os_string().into_vec())
-}
 
 /// The working directory of the process, or the root where it has none.
 pub(super) fn working_directory() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| "/".into())
+}
+
+/// When the data is saved by itself: a number of changes, and of seconds since the last time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavePoint {
+    /// At least one.
+    pub seconds: u64,
+    /// How many changes it takes.
+    pub changes: u64,
 }
 
 /// All save points; none means that nothing is saved on its own.
@@ -273,7 +268,7 @@ impl KeyspaceEvents {
 
     /// Every letter but `A`, in the order in which they are shown.
     #[cfg(test)]
-    pub(crate) fn all_letters() -> String {
+    pub(super) fn all_letters() -> String {
         Self::CLASSES.iter().chain(&Self::REST).map(|(letter, _)| char::from(*letter)).collect()
     }
 
@@ -571,7 +566,7 @@ pub(super) fn ipv6(text: &[u8]) -> Result<(), &'static str> {
 }
 
 /// The variables of a process title and the rest of the text.
-pub(crate) enum TitlePart<'a> {
+pub enum TitlePart<'a> {
     /// Text that stands for itself.
     Text(&'a str),
     /// The name between braces.
@@ -579,11 +574,11 @@ pub(crate) enum TitlePart<'a> {
 }
 
 /// The names that a process title may have between braces.
-pub(crate) const TITLE_VARIABLES: [&str; 7] =
+pub const TITLE_VARIABLES: [&str; 7] =
     ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
 
 /// The parts of a process title; none when a brace is open or a name unknown.
-pub(crate) fn title_parts(template: &str) -> Option<Vec<TitlePart<'_>>> {
+pub fn title_parts(template: &str) -> Option<Vec<TitlePart<'_>>> {
     let mut parts = Vec::new();
     let mut rest = template;
     while let Some((text, after)) = rest.split_once('{') {

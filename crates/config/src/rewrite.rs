@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::table::{find, parameters};
+use super::index::{find, parameters};
 use super::{Config, words};
 
 /// The comment above the lines that a rewrite appends.
@@ -147,7 +147,7 @@ pub fn rewrite_file(
 }
 
 /// Replaces a file's content so that a crash leaves either the old or the new one.
-pub(crate) fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+pub(super) fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let temporary = temporary_path(path);
     let written = write_new(&temporary, content, mode).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {

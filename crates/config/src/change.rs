@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use martlet_base::glob;
 use martlet_base::sync::lock;
 
-use super::table::{DENY_LOADING, HIDDEN, IMMUTABLE, MULTI, PROTECTED, Parameter, REREAD, find, parameters};
+use super::index::{find, parameters};
+use super::table::{DENY_LOADING, HIDDEN, IMMUTABLE, MULTI, PROTECTED, Parameter, REREAD};
 use super::{Config, ConfigStore, ProtectedAction};
 
 /// Applies the change from one configuration to another, or says in Redis' words why it cannot.

@@ -65,9 +65,8 @@ fn what_is_not_understood_becomes_a_comment() {
 #[test]
 fn users_are_kept_replaced_or_removed() {
     let old = b"user a on\nport 6379\nuser b on\n";
-    let rewrite = |users| {
-        String::from_utf8(crate::config::rewrite(old, &Config::default(), users, Extent::Needed)).unwrap()
-    };
+    let rewrite =
+        |users| String::from_utf8(crate::rewrite(old, &Config::default(), users, Extent::Needed)).unwrap();
     assert!(rewrite(UserLines::Keep).starts_with("user a on\nport 6379\nuser b on\n"));
     let users = [b"c off".to_vec()];
     assert!(rewrite(UserLines::Replace(&users)).starts_with("user c off\nport 6379\n\n"));
@@ -99,7 +98,7 @@ fn the_file_is_replaced_whole() {
 
 #[test]
 fn everything_can_be_written() {
-    let text = crate::config::rewrite(b"", &Config::default(), UserLines::Keep, Extent::All);
+    let text = crate::rewrite(b"", &Config::default(), UserLines::Keep, Extent::All);
     let text = String::from_utf8(text).unwrap();
     assert_eq!(load_text(&text, "").unwrap().config, Config::default());
     for parameter in parameters().filter(|parameter| !parameter.get(&Config::default()).is_empty()) {

@@ -179,7 +179,7 @@ fn refusals_read_as_redis_does() {
     let error = load_text("logfile /nonexistent/x.log\n", "").unwrap_err().to_string();
     assert_eq!(error, format!("{heading}Can't open the log file: No such file or directory"));
     let sources = Sources { file: Some("/nonexistent.conf".into()), ..Sources::default() };
-    let error = crate::config::load(&sources, &Commands).unwrap_err().to_string();
+    let error = crate::load(&sources, &Commands).unwrap_err().to_string();
     assert_eq!(error, "Fatal error, can't open config file '/nonexistent.conf': No such file or directory");
 }
 
@@ -318,7 +318,7 @@ fn the_command_line_is_configuration() {
 fn options_count_lines_as_redis_does() {
     let line = |text: Option<&str>, options: &str| {
         let sources = Sources { file: None, stdin: text.map(Into::into), options: options.into() };
-        match crate::config::load(&sources, &Commands) {
+        match crate::load(&sources, &Commands) {
             Err(LoadError::Directive { source, line, .. }) => (source, line),
             other => panic!("{other:?}"),
         }
@@ -357,6 +357,6 @@ fn reads_the_files_that_distributions_ship() {
     let directory = tempfile::tempdir().unwrap();
     let text = fixture.replace("@DIR@", &directory.path().display().to_string());
     let sources = Sources { stdin: Some(text.into()), ..Sources::default() };
-    let loaded = crate::config::load(&sources, &AnySurroundings).unwrap_or_else(|error| panic!("{error}"));
+    let loaded = crate::load(&sources, &AnySurroundings).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((loaded.config.port, loaded.users.len()), (6379, 1));
 }

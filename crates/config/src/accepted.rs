@@ -73,7 +73,7 @@ parameter_table! {
         => "dynamic-hz", YesNo, MODIFIABLE, Moot("each I/O thread looks after its own clients");
     /// Assertions that cost time
     enable_debug_assert: bool = false => "enable-debug-assert", YesNo, IMMUTABLE|HIDDEN, DEBUGGING;
-    /// Who may use MODULE
+    /// Clients that may use MODULE
     enable_module_command: super::ProtectedAction = super::ProtectedAction::No => "enable-module-command",
         super::ProtectedAction::KIND, IMMUTABLE, Moot("this server loads no modules");
     /// Events for which one more of Valkey's I/O threads is used
@@ -121,7 +121,7 @@ parameter_table! {
     /// Bytes of a string from which on it is not copied
     min_string_size_avoid_copy_reply: u32 = 16_384
         => "min-string-size-avoid-copy-reply", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, COPIES;
-    /// Likewise, with I/O threads
+    /// The same, with I/O threads
     min_string_size_avoid_copy_reply_threaded: u32 = 65_536
         => "min-string-size-avoid-copy-reply-threaded", Integer(0, INT_MAX), MODIFIABLE|HIDDEN, COPIES;
     /// Take connections by multipath TCP

@@ -1,12 +1,9 @@
-//! The shape of a table entry, the macro that turns a list of entries into a struct, and look-up by name.
+//! The shape of a table entry, and the macro that turns a list of entries into a struct.
 //!
 //! A list of entries is the only place that names a parameter: the struct's field, its default, CONFIG GET,
 //! SET and REWRITE and the documentation all come from it.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
-
-use super::parameters::Config;
+use super::Config;
 use super::value::{Kind, Lines};
 
 /// What setting a parameter does in this server.
@@ -133,32 +130,32 @@ macro_rules! parameter_table {
             }
         }
 
-        pub(super) static ENTRIES: &[$crate::config::table::Parameter] = &[
-            $($crate::config::table::Parameter {
+        pub(super) static ENTRIES: &[$crate::table::Parameter] = &[
+            $($crate::table::Parameter {
                 name: $text,
                 aliases: &[$($alias),*],
                 kind: $kind,
-                flags: $($crate::config::table::$flag)|+,
+                flags: $($crate::table::$flag)|+,
                 effect: $effect,
                 doc: concat!($($doc),+),
                 render: |config, kind| {
-                    let section: &$name = $crate::config::table::Section::of(config);
-                    $crate::config::value::Value::render(&section.$field, kind)
+                    let section: &$name = $crate::table::Section::of(config);
+                    $crate::value::Value::render(&section.$field, kind)
                 },
                 parse: |config, kind, words, append| {
-                    let section: &mut $name = $crate::config::table::Section::of_mut(config);
+                    let section: &mut $name = $crate::table::Section::of_mut(config);
                     section.$field =
-                        <$type as $crate::config::value::Value>::parse(words, &section.$field, append, kind)?;
+                        <$type as $crate::value::Value>::parse(words, &section.$field, append, kind)?;
                     Ok(())
                 },
                 lines: |config, default, kind| {
-                    let section: &$name = $crate::config::table::Section::of(config);
-                    let default: &$name = $crate::config::table::Section::of(default);
-                    $crate::config::value::Value::lines(&section.$field, &default.$field, kind)
+                    let section: &$name = $crate::table::Section::of(config);
+                    let default: &$name = $crate::table::Section::of(default);
+                    $crate::value::Value::lines(&section.$field, &default.$field, kind)
                 },
                 same: |a, b| {
                     let (a, b): (&$name, &$name) =
-                        ($crate::config::table::Section::of(a), $crate::config::table::Section::of(b));
+                        ($crate::table::Section::of(a), $crate::table::Section::of(b));
                     a.$field == b.$field
                 },
             },)*
@@ -166,19 +163,3 @@ macro_rules! parameter_table {
     };
 }
 pub(super) use parameter_table;
-
-/// Every parameter, in the table's order.
-pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
-    super::parameters::ENTRIES.iter().chain(super::accepted::ENTRIES)
-}
-
-/// The parameter of that name or alias; letter case does not matter.
-pub fn find(name: &[u8]) -> Option<&'static Parameter> {
-    static INDEX: OnceLock<HashMap<&'static [u8], &'static Parameter>> = OnceLock::new();
-    let index = INDEX.get_or_init(|| {
-        parameters()
-            .flat_map(|p| std::iter::once(&p.name).chain(p.aliases).map(move |name| (name.as_bytes(), p)))
-            .collect()
-    });
-    index.get(name.to_ascii_lowercase().as_slice()).copied()
-}
