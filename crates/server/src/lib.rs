@@ -21,7 +21,6 @@ pub mod migration;
 mod monitor;
 mod outgoing;
 pub mod persistence;
-pub mod process;
 pub mod pubsub;
 mod reconfigure;
 pub mod registry;
@@ -41,3 +40,4 @@ mod watchdog;
 pub mod worker;
 
 pub use martlet_config as config;
+pub use martlet_process as process;

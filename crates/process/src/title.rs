@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use martlet_base::sync::lock;
 
-use crate::config::{Config, TitlePart, title_parts};
+use martlet_config::{Config, TitlePart, title_parts};
 
 /// The memory of the title.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ mod title;
 mod usage;
 
 pub use background::PidFile;
-pub(crate) use crash::{
+pub use crash::{
     Cause, Signal, Trace, alarm, end_after_panic, guard_thread, other_traces, segfault, this_thread,
     trace_here, watch_crashes,
 };
@@ -22,7 +22,7 @@ pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, 
 pub use notify::{Supervisor, find_supervisor};
 pub use oom::OomScore;
 pub use signals::{ShutdownSignal, exit_at_once, ignore_hangups, watch_signals};
-pub(crate) use system::{LocalTime, Syslog, local_time};
+pub use system::{LocalTime, Syslog, local_time};
 pub use system::{process_umask, set_socket_owner};
 pub use title::{ProcessTitle, title_text};
 pub use usage::{CpuTime, Whose, cpu_time, resident_bytes, system_memory_bytes};

@@ -1,12 +1,12 @@
 //! Calls to the operating system that no safe crate offers.
 //!
-//! This is the only file of the server's start-up with `unsafe` code, the process title's aside.
+//! Invariant: no call here needs more of its arguments than their types say.
 
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-use crate::config::SyslogFacility;
+use martlet_config::SyslogFacility;
 
 /// Ignores a signal.
 pub(super) fn ignore_signal(signal: libc::c_int) {
@@ -65,7 +65,7 @@ fn group_id(group: &str) -> io::Result<u32> {
 
 /// A moment as the wall clock of this machine's time zone shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LocalTime {
+pub struct LocalTime {
     /// Full, such as 2026.
     pub year: i32,
     /// From 1.
@@ -83,7 +83,7 @@ pub(crate) struct LocalTime {
 }
 
 /// The local time of `seconds` since the epoch.
-pub(crate) fn local_time(seconds: i64) -> LocalTime {
+pub fn local_time(seconds: i64) -> LocalTime {
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are valid for the call; a zeroed `tm` is valid should the call fail.
     let parts = unsafe {
@@ -104,7 +104,7 @@ pub(crate) fn local_time(seconds: i64) -> LocalTime {
 
 /// An open connection to syslog; it lasts as long as the process.
 #[derive(Debug)]
-pub(crate) struct Syslog(());
+pub struct Syslog(());
 
 impl Syslog {
     /// Opens it under a name, which stays in memory for good.

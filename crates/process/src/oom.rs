@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use martlet_base::disk::error_text;
 use martlet_base::sync::lock;
 
-use crate::config::{Config, OomScoreAdj};
+use martlet_config::{Config, OomScoreAdj};
 
 /// Keeps the kernel's score as the configuration says; remembers the score from before.
 #[derive(Debug)]
