@@ -4,7 +4,7 @@
 use martlet_client::address::Address;
 use martlet_client::resp::{self, Reply};
 use martlet_client::stream::Stream;
-use martlet_client::tls::TlsSettings;
+use martlet_tls::TlsSettings;
 use std::io;
 use std::time::Duration;
 

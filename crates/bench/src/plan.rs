@@ -38,7 +38,7 @@ pub struct Target {
     /// Replies that the prelude brings.
     pub prelude_replies: u32,
     /// TLS, where it is on.
-    pub tls: Option<martlet_client::tls::TlsSettings>,
+    pub tls: Option<martlet_tls::TlsSettings>,
 }
 
 /// One server process.

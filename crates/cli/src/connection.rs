@@ -8,7 +8,7 @@ use martlet_client::address::Address;
 use martlet_client::parts::{Aggregate, Part, PartReader, PartsError, ReplyBuilder};
 use martlet_client::resp::{self, Reply};
 use martlet_client::stream::Stream;
-use martlet_client::tls::TlsSettings;
+use martlet_tls::TlsSettings;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -2,7 +2,7 @@
 
 use crate::cluster_settings::ClusterSettings;
 use crate::format::{Output, Style};
-use martlet_client::tls::TlsOptions;
+use martlet_tls::TlsOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! It waits at most its read timeout for a reply, so that no test can hang on a silent server.
 
 use crate::resp::{self, Reply};
-use crate::tls::{TlsSession, TlsSettings};
+use martlet_tls::{TlsSession, TlsSettings};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};

@@ -9,6 +9,4 @@ pub mod resp;
 pub mod scan;
 pub mod slot;
 pub mod stream;
-pub mod tls;
-pub mod tls_server;
 pub mod uri;

@@ -3,7 +3,7 @@
 //! Invariant: a call that a signal interrupts says so (`Interrupted`) and may be made again; nothing is lost.
 
 use crate::address::{Address, set_option};
-use crate::tls::{TlsSession, TlsSettings};
+use martlet_tls::{TlsSession, TlsSettings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};

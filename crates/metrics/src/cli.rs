@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use martlet_client::address::Address;
 use martlet_client::stream::Stream;
-use martlet_client::tls::{TlsOptions, TlsSettings};
 use martlet_client::uri::Uri;
+use martlet_tls::{TlsOptions, TlsSettings};
 
 use crate::http::{Rules, serve};
 use crate::source::Source;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use martlet_client::address::Address;
 use martlet_client::blocking::Client;
 use martlet_client::stream::Stream;
-use martlet_client::tls::{TlsSession, TlsSettings};
+use martlet_tls::{TlsSession, TlsSettings};
 
 use crate::config::Config;
 use crate::tls::{self, Tls};

@@ -11,6 +11,7 @@ use crate::config::{Config, Prepared};
 use crate::listeners::{self, Kind, Listener};
 use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
+use crate::tls::{self, Made};
 use crate::worker::{TCP, TLS};
 
 /// Puts the hooks in place.
@@ -23,7 +24,7 @@ pub fn install(shared: &'static Shared) {
         shared.slow_path_reasons.switch(SlowPathReason::Importing, new.import_mode);
     };
     shared.config.on_published(&["import-mode"], Box::new(import));
-    crate::tls::install(shared);
+    install_tls(shared);
     install_listeners(shared, &["port", "bind"], Kind::Plain, TCP);
     install_listeners(shared, &["tls-port", "bind"], Kind::Tls, TLS);
     shared.config.on_change(&["dir"], Box::new(stay_with_log));
@@ -32,6 +33,25 @@ pub fn install(shared: &'static Shared) {
         _ => Ok(()),
     };
     shared.config.on_change(&["appendonly"], Box::new(prepare));
+}
+
+/// One hook refuses what cannot be used, the other puts to use what the first has read.
+/// Files that have changed since the last set was read so do not matter to a change that is refused.
+fn install_tls(shared: &'static Shared) {
+    let prepared: &'static Prepared<Made> = Box::leak(Box::default());
+    let prepare = move |_: &Config, new: &Config| {
+        prepared.prepare(|| {
+            Made::of(new).map_err(|why| {
+                tracing::warn!("{why}");
+                "Unable to update TLS configuration. Check server logs.".to_owned()
+            })
+        })
+    };
+    shared.config.on_change(tls::PARAMETERS, Box::new(prepare));
+    let follow = move |_: &Config, new: &Config| {
+        prepared.take().into_iter().for_each(|made| shared.tls.take_up(made, new));
+    };
+    shared.config.on_published(tls::PARAMETERS, Box::new(follow));
 }
 
 /// Listens on the addresses of the new configuration before it is published, and gives up the old ones after

@@ -10,12 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use martlet_base::sync::lock;
-use martlet_client::tls::{TlsOptions, TlsSession, TlsSettings};
-use martlet_client::tls_server::{ClientCertificates, TlsServerOptions};
 use martlet_net::rustls::ServerConfig;
+use martlet_tls::{ClientCertificates, TlsOptions, TlsServerOptions, TlsSession, TlsSettings};
 
-use crate::config::{Config, Prepared, TlsAuthClients};
-use crate::shared::Shared;
+use crate::config::{Config, TlsAuthClients};
 
 /// The parameters whose change makes another set.
 pub const PARAMETERS: &[&str] = &[
@@ -46,8 +44,9 @@ pub struct Tls {
     seen: Mutex<(i64, Vec<Option<SystemTime>>)>,
 }
 
+/// One whole set, read from files.
 #[derive(Clone, Default)]
-struct Made {
+pub struct Made {
     port: Option<Arc<ServerConfig>>,
     bus: Option<Arc<BusTls>>,
 }
@@ -82,7 +81,11 @@ impl BusTls {
 }
 
 impl Made {
-    fn of(config: &Config) -> Result<Made, String> {
+    /// The set that a configuration asks for. It waits for the disk.
+    ///
+    /// # Errors
+    /// Its fault, for the log.
+    pub fn of(config: &Config) -> Result<Made, String> {
         let port = match config.tls_port {
             0 => None,
             _ => Some(make(config, config.tls_auth_clients)?),
@@ -120,7 +123,8 @@ impl Tls {
         Ok(())
     }
 
-    fn take_up(&self, made: Made, config: &Config) {
+    /// Puts a set to use that was made of this configuration.
+    pub fn take_up(&self, made: Made, config: &Config) {
         *lock(&self.current) = made;
         lock(&self.seen).1 = modified(config);
     }
@@ -164,25 +168,6 @@ impl Tls {
             Err(why) => tracing::warn!("TLS materials have changed and cannot be used: {why}"),
         }
     }
-}
-
-/// Puts the hooks in place: one refuses what cannot be used, the other puts to use what the first has read.
-/// Files that have changed since the last set was read so do not matter to a change that is refused.
-pub fn install(shared: &'static Shared) {
-    let prepared: &'static Prepared<Made> = Box::leak(Box::default());
-    let prepare = move |_: &Config, new: &Config| {
-        prepared.prepare(|| {
-            Made::of(new).map_err(|why| {
-                tracing::warn!("{why}");
-                "Unable to update TLS configuration. Check server logs.".to_owned()
-            })
-        })
-    };
-    shared.config.on_change(PARAMETERS, Box::new(prepare));
-    let follow = move |_: &Config, new: &Config| {
-        prepared.take().into_iter().for_each(|made| shared.tls.take_up(made, new));
-    };
-    shared.config.on_published(PARAMETERS, Box::new(follow));
 }
 
 /// When each of the files was changed last.

@@ -1,6 +1,6 @@
 //! The settings of a command line, after parsing; the defaults are redis-benchmark's.
 
-use martlet_client::tls::TlsOptions;
+use martlet_tls::TlsOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use crate::control::{Control, plain_error, reply_text};
 use crate::plan::{Node, Target};
 use martlet_client::address::Address;
 use martlet_client::resp;
-use martlet_client::tls::TlsSettings;
 use martlet_client::uri::Uri;
+use martlet_tls::TlsSettings;
 use std::sync::Arc;
 
 /// Applies `scheme://user:password@host:port/db`.

@@ -2,7 +2,7 @@
 
 use crate::template::MAX_VARIABLES;
 use martlet_client::scan::ReplyScanner;
-use martlet_client::tls::TlsSession;
+use martlet_tls::TlsSession;
 use std::collections::VecDeque;
 
 /// Where a connection stands.

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use martlet_client::address::Address;
 use martlet_client::resp::{Reply, decode, encode_request};
 use martlet_client::stream::Stream;
-use martlet_client::tls::{TlsOptions, TlsSettings};
 use martlet_testkit::server::ReservedPort;
+use martlet_tls::{TlsOptions, TlsSettings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use super::{

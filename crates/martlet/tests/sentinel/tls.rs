@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
-use martlet_client::tls::{TlsOptions, TlsSettings};
 use martlet_testkit::server::ReservedPort;
+use martlet_tls::{TlsOptions, TlsSettings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use super::{OURS, PEER, flat, has_peer, until};

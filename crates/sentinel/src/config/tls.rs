@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use martlet_base::number::parse_i64;
-use martlet_client::tls::{TlsOptions, TlsSettings};
-use martlet_client::tls_server::{ClientCertificates, ServerConfig, TlsServerOptions};
+use martlet_tls::{ClientCertificates, ServerConfig, TlsOptions, TlsServerOptions, TlsSettings};
 
 use super::value::{RANGE, text, yes_or_no};
 

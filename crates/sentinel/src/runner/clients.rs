@@ -8,9 +8,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use martlet_client::tls::TlsSession;
-use martlet_client::tls_server::ServerConfig;
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
+use martlet_tls::{ServerConfig, TlsSession};
 use rustix::event::epoll::EventFlags;
 
 use super::poller::{Poller, Token};

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use martlet_client::resp::{decode, encode_request};
-use martlet_client::tls::TlsSettings;
+use martlet_tls::TlsSettings;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};

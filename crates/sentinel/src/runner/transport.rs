@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use martlet_client::tls::TlsSession;
+use martlet_tls::TlsSession;
 
 /// Bytes that are enciphered at once: a record of TLS at its largest.
 const RECORD_BYTES: usize = 16 * 1024;

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use martlet_client::tls::TlsSession;
 use martlet_cluster::packet::Frames;
+use martlet_tls::TlsSession;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Waiting;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use martlet_base::sync::lock;
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply as Answer, encode_request};
-use martlet_client::tls::TlsSettings;
 use martlet_command::Error;
+use martlet_tls::TlsSettings;
 
 use crate::outgoing;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use rustls::ServerConfig;
+use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -13,7 +13,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ProtocolVersion, RootCertStore, SupportedCipherSuite, SupportedProtocolVersion};
 
-use crate::tls::{read_key, read_roots, suite_matches};
+use crate::client::{read_key, read_roots, suite_matches};
 
 /// Words of OpenSSL that stand for many ciphers, of which this server has only good ones.
 const WHOLE_LISTS: [&str; 6] = ["DEFAULT", "ALL", "HIGH", "ECDHE", "AESGCM", "CHACHA20"];
