@@ -87,7 +87,7 @@ impl Session {
             return Ok(Session { setup, contenders, rows, journal });
         }
         if asked.must_exist {
-            return Err(format!("{} is not there: no run to go on with", path.display()));
+            return Err(format!("{} is not there: no run to continue", path.display()));
         }
         let contenders = asked.contenders()?;
         let setup = options::setup(asked, &contenders)?;
@@ -259,7 +259,8 @@ fn about(setup: &Setup, scale: &Scale, rows: &Rows) -> Vec<String> {
     ));
     about.push(
         "Columns named “source” are the reports' own figures, on their hardware; all others are measured rows. A claim is \
-         judged by a figure computed from rows, for each server; “limit” is what a better server breaks."
+         judged by a figure computed from rows, for each server; “limit” is the figure that a better server \
+         breaks."
             .into(),
     );
     about

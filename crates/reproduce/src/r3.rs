@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub const EXPERIMENT: Experiment = Experiment {
     id: "R3",
     title: "Hot key and persistence",
-    source: "a report on a client with many threads, whose server told INFO",
+    source: "a report on a client with many threads, known by its INFO alone",
     trials,
     section,
 };

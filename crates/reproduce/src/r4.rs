@@ -203,7 +203,7 @@ fn section(view: &View<'_>) -> Section {
                 number(view.scale.unit.as_secs_f64()),
                 rounds(&view.scale)
             ),
-            "The null responder answers +OK to everything and is not a server; what it costs without a pipeline is the \
+            "The null responder answers +OK to everything and is not a server; without a pipeline its cost is the \
              kernel's."
                 .into(),
         ],
