@@ -1,12 +1,12 @@
 //! `./x check`: checks of the sources that need no run.
 
-use crate::packages;
+use crate::lab;
 use crate::run::{Outcome, cargo, is_installed};
 
 /// Format, clippy, licences; and whether it compiles for the other targets of a release.
 pub fn check() -> Outcome {
     sources()?;
-    packages::check_targets()
+    lab::run(&["check-targets"])
 }
 
 /// Format, clippy, licences.

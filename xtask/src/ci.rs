@@ -1,79 +1,71 @@
 //! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs its needs and runs
-//! this.
+//! this. One build serves all: the tests' own.
 
-use crate::run::{Outcome, cargo, is_installed, root};
-use crate::{checks, cost, dashboard, docs, man, python, report_page, tools};
-use clap::Parser;
-use martlet_testkit::server::Server;
+use crate::changes::Changes;
+use crate::run::{Outcome, cargo, root, step};
+use crate::{checks, docs, man};
 use std::process::Command;
+
+/// Files that can change a manual page or a completion.
+const MAN: &[&str] = &[
+    "crates/bench/",
+    "crates/cli/",
+    "crates/martlet/",
+    "crates/metrics/",
+    "crates/reproduce/",
+    "crates/sentinel/",
+    "docs/configuration.md",
+    "xtask/src/man/",
+];
+/// Files that can change the load tester's Python class.
+const PYTHON: &[&str] = &[
+    "crates/base/",
+    "crates/bench/",
+    "crates/client/",
+    "crates/protocol/",
+    "python/",
+    "xtask-lab/src/python.rs",
+];
+/// Files that can change the pages that a browser shows.
+const PAGES: &[&str] = &[
+    "crates/bench/",
+    "crates/metrics/",
+    "xtask-lab/src/browser.rs",
+    "xtask-lab/src/dashboard.rs",
+    "xtask-lab/src/report_page.rs",
+];
 
 /// In this order: what fails fastest comes first.
 pub fn run() -> Outcome {
+    let changes = Changes::of_branch();
     checks::sources()?;
     docs::check()?;
-    cargo(&["build", "--workspace"])?;
-    man::make(&root().join("target/debug/martlet"))?;
     cargo(&["test", "--workspace"])?;
-    python::run(&parse(&["bench-python"]))?;
-    bench_smoke()
+    let program = root().join("target/debug/martlet");
+    if wanted(&changes, MAN, "manual pages and completions") {
+        man::make(&program)?;
+    }
+    if wanted(&changes, PYTHON, "the Python class") {
+        lab(&["bench-python"])?;
+    }
+    let program = program.to_string_lossy();
+    let smoke = ["bench-smoke", "--ours", &program];
+    match wanted(&changes, PAGES, "pages in a browser") {
+        true => lab(&smoke),
+        false => lab(&[&smoke[..], &["--without-pages"]].concat()),
+    }
 }
 
-/// That the server takes load and the tools that measure it run; no figure of it counts.
-pub fn bench_smoke() -> Outcome {
-    cargo(&["build", "--release"])?;
-    let program = root().join("target/release/martlet");
-    let server = Server::start(&program, &["server", "--enable-debug-command", "yes"])?;
-    let port = server.address().port().to_string();
-    if is_installed("redis-benchmark", "--version") {
-        tools::quick(&port)?;
-    } else {
-        eprintln!("x: redis-benchmark is NOT installed; the run of Redis' tools is left out");
+/// Whether a chore can have another outcome than on the main branch; the log says when it is left out.
+fn wanted(changes: &Changes, paths: &[&str], chore: &str) -> bool {
+    let is_wanted = changes.touch(paths);
+    if !is_wanted {
+        eprintln!("x: nothing that {chore} depend on has changed since the main branch; left out");
     }
-    drop(server);
-    calibrate(&program)?;
-    report_page::run(&parse(&["bench-report"]))?;
-    dashboard::run(&parse(&["dashboard"]))?;
-    if !is_installed("redis-server", "--version") {
-        eprintln!("x: redis-server is NOT installed; the cost measurement is left out");
-        return Ok(());
-    }
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("x: one core only; the cost measurement is left out");
-        return Ok(());
-    }
-    let output = root().join("target/cost-smoke.jsonl");
-    let _ = std::fs::remove_file(&output);
-    let output = output.to_string_lossy().into_owned();
-    cost::run(&parse(&["bench-cost", "--quick", "--rows", "set-p16,get-p16,memory-20", "--output", &output]))
+    is_wanted
 }
 
-/// How often calibrate may try until all of its readings are good.
-const CALIBRATE_TRIES: usize = 3;
-
-/// The load tester against responders of known delays. It must run to its end; its readings are shown but
-/// decide nothing: with several times more work than cores, two samples of the same waits taken at the same
-/// time differ by more than the tolerance.
-fn calibrate(program: &std::path::Path) -> Outcome {
-    for _ in 0..CALIBRATE_TRIES {
-        let status = Command::new(program).args(["bench", "calibrate"]).status()?;
-        match status.code() {
-            Some(0) => return Ok(()),
-            Some(1) => eprintln!("x: calibrate was out of tolerance"),
-            _ => return Err(format!("bench calibrate: {status}").into()),
-        }
-    }
-    eprintln!(
-        "x: calibrate was out of tolerance {CALIBRATE_TRIES} times; it counts on a machine of one's own"
-    );
-    Ok(())
-}
-
-/// The options of a chore, as its command line gives them.
-fn parse<O: clap::Args>(arguments: &[&str]) -> O {
-    #[derive(Parser)]
-    struct Of<O: clap::Args> {
-        #[command(flatten)]
-        options: O,
-    }
-    Of::parse_from(arguments).options
+/// A chore of the lab, by the program that its own tests have built.
+fn lab(words: &[&str]) -> Outcome {
+    step(Command::new(root().join("target/debug/xtask-lab")).args(words))
 }

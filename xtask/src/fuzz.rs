@@ -4,7 +4,7 @@
 //! with a nightly one the address sanitizer joins in. Where the instrumented build fails, the seeds and
 //! mutations of them still run. `liveness` needs none of that: see its module.
 
-use crate::liveness;
+use crate::lab;
 use crate::run::{Outcome, cargo, is_installed, root, step};
 use std::process::Command;
 
@@ -39,15 +39,18 @@ const TARGETS: &[&str] = &[
 
 /// All that can be asked for.
 fn targets() -> Vec<&'static str> {
-    TARGETS.iter().copied().chain([liveness::TARGET]).collect()
+    TARGETS.iter().copied().chain([LIVENESS]).collect()
 }
+
+/// Random requests against real processes, which needs no instrumentation.
+const LIVENESS: &str = "liveness";
 
 /// The crate that has them.
 const PACKAGE: &str = "martlet-fuzz";
 /// Longest input, in bytes.
 const MAX_LEN: usize = 4096;
-/// Most that one allocation may ask for, in MB: an input is small, so who asks for more believes what it
-/// announces.
+/// Most that one allocation may ask for, in MB: an input is small, so a decoder that asks for more believes
+/// an announced length.
 const ALLOCATION_MB: usize = 256;
 
 /// What to fuzz, and how long.
@@ -76,8 +79,8 @@ pub fn run(options: &Options) -> Outcome {
     if options.servers {
         return beside_a_real_one(options);
     }
-    if options.target.as_deref().is_none_or(|chosen| chosen == liveness::TARGET) {
-        liveness::run(options.seconds, options.seed, options.program.as_deref())?;
+    if options.target.as_deref().is_none_or(|chosen| chosen == LIVENESS) {
+        liveness(options)?;
         if options.target.is_some() {
             return Ok(());
         }
@@ -111,6 +114,16 @@ pub fn run(options: &Options) -> Outcome {
         )?;
     }
     Ok(())
+}
+
+/// Any request in any context, by the lab's program.
+fn liveness(options: &Options) -> Outcome {
+    let (seconds, seed) = (options.seconds.to_string(), options.seed.map(|seed| seed.to_string()));
+    let program = options.program.as_ref().map(|program| program.to_string_lossy());
+    let mut words = vec![LIVENESS, "--seconds", &seconds];
+    words.extend(seed.iter().flat_map(|seed| ["--seed", seed]));
+    words.extend(program.iter().flat_map(|program| ["--program", program]));
+    lab::run(&words)
 }
 
 /// Programs of `script_calls` on servers: the one that crashes is replaced, so that the run goes on. Built

@@ -140,6 +140,6 @@ mod tests {
         let packages = packages().expect("cargo metadata");
         assert_eq!(packages["martlet-types"].folder, "crates/types");
         assert!(packages["martlet-types"].dependencies.contains("martlet-base"));
-        assert!(packages["martlet-types"].has_library && !packages["xtask"].has_library);
+        assert!(packages["martlet-types"].has_library && !packages["xtask-lab"].has_library);
     }
 }

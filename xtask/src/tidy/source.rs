@@ -40,8 +40,7 @@ pub fn findings(path: &str, text: &str) -> Vec<String> {
     // A crate root may begin with attributes (fuzz targets must).
     let opening = lines.iter().find(|line| !line.starts_with("#!["));
     if !opening.is_some_and(|line| line.starts_with("//!")) {
-        findings
-            .push(format!("{path}:1: a source file opens with //!, what it is and what always holds in it"));
+        findings.push(format!("{path}:1: a source file opens with //!: its purpose and its invariants"));
     }
     for (index, line) in lines.iter().enumerate() {
         if opens_unsafe(line) && !safety_near(&lines, index) {
@@ -84,7 +83,7 @@ fn product_findings(path: &str, lines: &[&str]) -> Vec<String> {
         }
         if is_source && asks_for_a_command(code) {
             findings.push(format!(
-                "{path}:{number}: asks for a command's name; what is special about one stands in its entry"
+                "{path}:{number}: asks for a command's name; a command's peculiarities stand in its entry"
             ));
         }
         if is_source && crate_name != "testkit" && code.contains(".unwrap()") {

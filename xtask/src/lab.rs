@@ -1,0 +1,61 @@
+//! The chores of `xtask-lab`, which `./x` builds and runs when one of them is asked for.
+
+use crate::run::{Outcome, cargo, root};
+use std::ffi::OsString;
+use std::process::Command;
+
+/// The names of its chores, with a line about each.
+pub const CHORES: &[(&str, &str)] = &[
+    ("clients", "Client libraries tour a server's commands: ours in every configuration, or a running one"),
+    ("apps", "Applications that run on Redis (job queues, locks, caches) on redis-server and on ours"),
+    ("tools", "redis-cli, redis-benchmark and resp-benchmark in all modes, on redis-server and on Martlet"),
+    ("valkey", "Valkey's or Redis' own Tcl suite against a running server, or one that it starts"),
+    ("wire", "The raw-wire suite against a running server, or the recording of a server's replies"),
+    ("bench-smoke", "Checks that the server takes load and the measuring tools run"),
+    ("bench-cost", "Server CPU per request and memory, against a peer"),
+    ("bench-report", "The load tester's HTML report, in headless Chromium"),
+    (
+        "bench-python",
+        "The load tester's Python wheel: built, installed, compared with resp-benchmark's class",
+    ),
+    ("bench-client", "The load tester's own cost of a request, against other testers and the kernel's share"),
+    ("dashboard", "The page about a server, in headless Chromium"),
+    ("persistence-cost", "Saving and loading RDB files against a peer: time, CPU, memory, latency of others"),
+    ("fairness", "Waits of polite clients beside greedy ones, against a peer"),
+    ("hit-rates", "Hit rates of a cache at its limit, by eviction policy, against a peer"),
+    ("dist", "A release: archives of programs for each machine, the Debian package, the source, checksums"),
+    ("deb-test", "The Debian package installed, started, upgraded and removed in a clean root"),
+    ("packaging", "The unit, the rotation of logs and the chart, checked by the programs that read them"),
+    ("arm", "The core's tests and the raw-wire suite on emulated aarch64"),
+];
+
+/// Whether a chore is one of the lab's.
+pub fn has(chore: &str) -> bool {
+    CHORES.iter().any(|(name, _)| *name == chore)
+}
+
+/// The list of its chores, as `./x help` shows it.
+pub fn list() -> String {
+    let lines = CHORES.iter().map(|(name, about)| format!("  {name:<16} {about}\n"));
+    format!("Measuring, peers, packages:\n{}", lines.collect::<String>())
+}
+
+/// Runs a chore of the lab as a step of another one.
+///
+/// # Errors
+/// When the chore fails.
+pub fn run(words: &[&str]) -> Outcome {
+    let arguments = ["run", "-q", "-p", "xtask-lab", "--"];
+    cargo(&arguments.into_iter().chain(words.iter().copied()).collect::<Vec<_>>())
+}
+
+/// Puts a chore of the lab in this process' place.
+///
+/// # Errors
+/// Only when cargo cannot be started: on success the call does not return.
+pub fn become_chore(words: &[OsString]) -> Outcome {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("cargo");
+    command.args(["run", "-q", "--manifest-path"]).arg(root().join("Cargo.toml"));
+    Err(command.args(["-p", "xtask-lab", "--"]).args(words).exec().into())
+}
