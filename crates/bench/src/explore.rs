@@ -34,7 +34,7 @@ fn parse(text: &str) -> Result<(String, Vec<usize>), String> {
         "pipeline" => MAX_PIPELINE,
         "payload" => MAX_DATA_BYTES,
         "threads" => MAX_THREADS,
-        _ => return Err(format!("--sweep: '{name}' is none of connections, pipeline, payload, threads")),
+        _ => return Err(format!("--sweep: '{name}' is not one of connections, pipeline, payload, threads")),
     };
     let values: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
     match values {

@@ -321,7 +321,7 @@ fn bad_arguments_are_named_before_anything_is_sent() {
         (&["--workload", "/nonexistent.toml"], "/nonexistent.toml"),
         (&["--replay", &capture], "line 2 is not of a MONITOR capture"),
         (&["--json", "/nonexistent/run.json", "PING"], "/nonexistent/run.json"),
-        (&["--sweep", "foo=1", "PING"], "'foo' is none of"),
+        (&["--sweep", "foo=1", "PING"], "'foo' is not one of"),
         (&["--slo", "p99", "PING"], "'p99' is not of the form"),
         (&["--slo", "p99<1", "PING"], "'p99<1' needs a unit"),
         (&["--vs", "127.0.0.1:x", "PING"], "'127.0.0.1:x' is not HOST:PORT"),

@@ -182,7 +182,7 @@ const COMMANDS: &[Opt] = &[
             s.style.element_delimiter = v.as_bytes().into();
             Ok(())
         },
-        "raw output: what stands between elements (a newline)",
+        "raw output: separator of elements (a newline)",
     ),
     value(
         &["-D"],
@@ -191,7 +191,7 @@ const COMMANDS: &[Opt] = &[
             s.style.reply_delimiter = v.as_bytes().into();
             Ok(())
         },
-        "raw output: what stands after a reply (a newline)",
+        "raw output: end of a reply (a newline)",
     ),
     flag(&["-e"], |s| s.fails_on_error = true, "end with status 1 at an error reply"),
     flag(
@@ -212,14 +212,14 @@ const COMMANDS: &[Opt] = &[
     flag(
         &["--pager"],
         |s| s.pager = Some(true),
-        "show what is longer than the screen with PAGER, or less (the default at the prompt)",
+        "show replies longer than the screen with PAGER, or less (the default at the prompt)",
     ),
     flag(&["--no-pager"], |s| s.pager = Some(false), "never use a pager"),
     flag(&["--csv"], |s| s.style.output = Output::Csv, "CSV"),
     flag(&["--json"], |s| json(s, Output::Json), "JSON, over RESP3 unless -2 is given"),
     flag(&["--quoted-json"], |s| json(s, Output::QuotedJson), "JSON whose strings are ASCII"),
     flag(&["--quoted-input"], |s| s.quoted_input = true, "the command's words are quoted strings"),
-    value(&["--show-pushes"], "YES/NO", show_pushes, "show what the server pushes (yes on a terminal)"),
+    value(&["--show-pushes"], "YES/NO", show_pushes, "show the server's pushes (yes on a terminal)"),
     flag(&["--verbose"], |s| s.is_verbose = true, "say more: how many slots --cluster rebalance moves"),
 ];
 
@@ -277,7 +277,11 @@ const MODES: &[Opt] = &[
         },
         "a cache's hit rate where 80 % of the requests are for 20 % of the keys",
     ),
-    flag(&["--replica", "--slave"], |s| s.mode = Mode::Replica, "print what the server sends its replicas"),
+    flag(
+        &["--replica", "--slave"],
+        |s| s.mode = Mode::Replica,
+        "print the stream that the server sends its replicas",
+    ),
     value(&["--rdb"], "FILE", |s, v| rdb(s, v, false), "save a snapshot, to standard output if FILE is -"),
     value(&["--functions-rdb"], "FILE", |s, v| rdb(s, v, true), "the same, with functions only"),
     flag(&["--pipe"], |s| s.mode = Mode::Pipe, "send RESP requests from standard input"),
@@ -384,7 +388,7 @@ const CLUSTER: &[Opt] = &[
         "create, check, info, fix, reshard, rebalance, add-node, del-node, call, set-timeout, import, backup; \
         help says more",
     ),
-    flag(&["--cluster-yes"], |s| s.manager.is_confirmed = true, "do what is planned without a question"),
+    flag(&["--cluster-yes"], |s| s.manager.is_confirmed = true, "carry out the plan without a question"),
     value(
         &["--cluster-replicas"],
         "N",

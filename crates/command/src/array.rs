@@ -281,7 +281,7 @@ static ARGETRANGE: Command<Handler> = command("argetrange", 4, argetrange as Han
         Group::Array,
         "8.8.0",
         "O(N), N being the length of the range",
-        "Returns what is at each index of a range, empty ones included.",
+        "Returns the element at each index of a range, nulls for empty ones included.",
     );
 
 fn argetrange(ctx: &mut Context<'_>) -> Outcome {

@@ -323,7 +323,7 @@ static HEXISTS: Command<Handler> = command("hexists", 3, hexists as Handler)
     .keys(RO)
     .acl(Acl::HASH)
     .syntax("key:k0 field")
-    .doc(Group::Hash, "2.0.0", "O(1)", "Tells whether a hash has a field.");
+    .doc(Group::Hash, "2.0.0", "O(1)", "Checks whether a hash has a field.");
 
 fn hexists(ctx: &mut Context<'_>) -> Outcome {
     read_field(ctx, |reply, field| reply.int(i64::from(field.is_some())))
@@ -472,7 +472,7 @@ static HSCAN: Command<Handler> =
         Group::Hash,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of fields",
-        "Returns some fields of a hash, with their values unless asked not to, and a cursor with which to go on.",
+        "Returns some fields of a hash, with their values unless asked not to, and a cursor for the next call.",
     )
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 

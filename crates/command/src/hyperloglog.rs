@@ -145,7 +145,7 @@ static PFMERGE: Command<Handler> = command("pfmerge", -2, pfmerge as Handler)
         Group::Hyperloglog,
         "2.8.9",
         "O(N) with a large constant, N being the number of keys",
-        "Adds to a HyperLogLog what others have seen. Creates the key if it is not there.",
+        "Merges HyperLogLogs into one. Creates the key if it is not there.",
     );
 
 fn pfmerge(ctx: &mut Context<'_>) -> Outcome {

@@ -313,7 +313,7 @@ static LTRIM: Command<Handler> = command("ltrim", 4, ltrim as Handler)
     .doc(
         Group::List,
         "1.0.0",
-        "O(log N), N being the length of the list; what is removed is freed in the background",
+        "O(log N), N being the length of the list; removed elements are freed in the background",
         "Removes the elements outside a range of indexes.",
     );
 

@@ -144,7 +144,7 @@ static SISMEMBER: Command<Handler> = command("sismember", 3, sismember as Handle
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::SET)
     .syntax("key:k0 member")
-    .doc(Group::Set, "1.0.0", "O(1)", "Tells whether a value is a member of a set.");
+    .doc(Group::Set, "1.0.0", "O(1)", "Checks whether a value is a member of a set.");
 
 fn sismember(ctx: &mut Context<'_>) -> Outcome {
     let (key, member) = (ctx.key(1), Element::Bytes(ctx.arg(2)));
@@ -162,7 +162,7 @@ static SMISMEMBER: Command<Handler> = command("smismember", -3, smismember as Ha
         Group::Set,
         "6.2.0",
         "O(N), N being the number of values",
-        "Tells of each value whether it is a member of a set.",
+        "Checks of each value whether it is a member of a set.",
     );
 
 fn smismember(ctx: &mut Context<'_>) -> Outcome {
@@ -240,7 +240,7 @@ static SSCAN: Command<Handler> = command("sscan", -3, sscan as Handler)
         Group::Set,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of members",
-        "Returns some members of a set and a cursor with which to go on.",
+        "Returns some members of a set and a cursor for the next call.",
     )
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 

@@ -32,7 +32,7 @@ pub static COMMANDS: &[&Command<Handler>] = &[&SORT, &SORT_RO];
 const CATEGORIES: Acl = Acl::SET.with(Acl::SORTED_SET).with(Acl::LIST).with(Acl::DANGEROUS);
 const SOURCE: KeyPart = KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
 const PATTERNS: KeyPart = KeyPart::new(Begin::Unknown, Find::Unknown, KeyFlags::RO.with(KeyFlags::ACCESS))
-    .notes("The keys of BY and GET: unknown, because what is sorted makes their names.");
+    .notes("The keys of BY and GET: unknown, because the sorted elements make their names.");
 const DESTINATION: KeyPart = KeyPart::new(
     Begin::Keyword("STORE"),
     Find::Range { last: 0, step: 1, limit: 0 },

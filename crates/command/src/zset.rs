@@ -453,7 +453,7 @@ static ZSCAN: Command<Handler> = command("zscan", -3, zscan as Handler)
         Group::SortedSet,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of members",
-        "Returns some members of a sorted set, with their scores unless asked not to, and a cursor with which to go on.",
+        "Returns some members of a sorted set, with their scores unless asked not to, and a cursor for the next call.",
     )
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 

@@ -25,7 +25,7 @@ const INT_MAX: i128 = i32::MAX as i128;
 const LONG_MAX: i128 = i64::MAX as i128;
 
 parameter_table! {
-    /// Parameters that have nothing to act on here; kept so that CONFIG GET and REWRITE show what was set.
+    /// Parameters that have nothing to act on here; kept so that CONFIG GET and REWRITE show the values set.
     struct Accepted;
 
     /// Rehash tables in idle time
@@ -83,7 +83,7 @@ parameter_table! {
         => "extended-redis-compatibility", YesNo, MODIFIABLE, Moot("this server always answers as Redis");
     /// Text that the hashes of keys follow from
     hash_seed: String = String::new() => "hash-seed", Text(hash_seed), IMMUTABLE,
-        Moot("each process draws the seed of its hashes, so that nobody can make keys collide");
+        Moot("each process draws the seed of its hashes, so that no client can make keys collide");
     /// Warnings that do not stop the start
     ignore_warnings: String = String::new()
         => "ignore-warnings", TEXT, MODIFIABLE, Moot("no warning stops the start");
@@ -105,7 +105,7 @@ parameter_table! {
         Moot("list nodes are kept uncompressed");
     /// Offer scripts functions of Lua that Valkey removed
     lua_enable_insecure_api: bool = false => "lua-enable-insecure-api" | "lua-enable-deprecated-api", YesNo,
-        MODIFIABLE|HIDDEN|PROTECTED, Moot("scripts have what Redis offers them");
+        MODIFIABLE|HIDDEN|PROTECTED, Moot("scripts have Redis' functions");
     /// Order of strings in SORT ALPHA
     locale_collate: String = String::new()
         => "locale-collate", TEXT, MODIFIABLE, Moot("strings are ordered by their bytes in every locale");

@@ -14,7 +14,8 @@ use super::table::{Section, parameter_table};
 use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
-const COMPATIBILITY: super::Effect = Absent("this version does not check what a cluster could not run");
+const COMPATIBILITY: super::Effect =
+    Absent("this version does not reject commands that a cluster could not run");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
 const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
 
@@ -253,9 +254,9 @@ parameter_table! {
 
     /// Bytes of data above which room is made; 0 sets no limit
     maxmemory_bytes: u64 = 0 => "maxmemory", Memory(0, ULONG_MAX), MODIFIABLE|SWITCH, Honoured;
-    /// What makes room; `lrfu`, which only this server has, weighs how often and how lately a key was used,
-    /// as LFU does, but follows changes of what is hot: its counts age as the cache turns over, not by the
-    /// minute
+    /// The choice of keys to evict; `lrfu`, which only this server has, weighs how often and how lately a
+    /// key was used, as LFU does, but follows changes of the hot keys: its counts age as the cache turns
+    /// over, not by the minute
     maxmemory_policy: MaxmemoryPolicy = MaxmemoryPolicy::Noeviction
         => "maxmemory-policy", MaxmemoryPolicy::KIND, MODIFIABLE, Honoured;
     /// Keys that are looked at to find one to evict
@@ -271,7 +272,7 @@ parameter_table! {
     /// Minutes after which a key's access counter is halved
     lfu_decay_time_minutes: u32 = 1 => "lfu-decay-time", Integer(0, INT_MAX), MODIFIABLE, Honoured;
 
-    /// Let FLUSHALL and FLUSHDB answer before what they removed is freed, unless they are told SYNC
+    /// Let FLUSHALL and FLUSHDB answer before the removed values are freed, unless SYNC is given
     lazyfree_lazy_user_flush: bool = false => "lazyfree-lazy-user-flush", YesNo, MODIFIABLE, Honoured;
     /// Have replicas and replays free evicted values in the background
     lazyfree_lazy_eviction: bool = false => "lazyfree-lazy-eviction", YesNo, MODIFIABLE, Honoured;
@@ -351,17 +352,17 @@ parameter_table! {
     /// Answer reads while the link to the primary is down
     replica_serve_stale_data: bool = true
         => "replica-serve-stale-data" | "slave-serve-stale-data", YesNo, MODIFIABLE, Honoured;
-    /// Delete and evict nothing by itself while data is imported; CLIENT IMPORT-SOURCE sees what has expired
+    /// Delete and evict nothing by itself while data is imported; CLIENT IMPORT-SOURCE sees expired keys
     import_mode: bool = false => "import-mode", YesNo, MODIFIABLE, Honoured;
     /// Refuse writes on a replica
     replica_read_only: bool = true => "replica-read-only" | "slave-read-only", YesNo, MODIFIABLE, Honoured;
-    /// A replica evicts nothing of its own
+    /// A replica evicts nothing by itself
     replica_ignore_maxmemory: bool = true
         => "replica-ignore-maxmemory" | "slave-ignore-maxmemory", YesNo, MODIFIABLE, Honoured;
     /// Continue when a replica's disk refuses writes
     replica_ignore_disk_write_errors: bool = false
         => "replica-ignore-disk-write-errors", YesNo, MODIFIABLE, Honoured;
-    /// Count what a full sync removes as freed in the background, where it is freed anyhow
+    /// Count the data that a full sync removes as freed in the background, where it is freed anyhow
     replica_lazy_flush: bool = false => "replica-lazy-flush" | "slave-lazy-flush", YesNo, MODIFIABLE, Honoured;
     /// Rank in a failover; 0 is never promoted
     replica_priority: u32 = 100 => "replica-priority" | "slave-priority", Integer(0, INT_MAX), MODIFIABLE, Honoured;
@@ -379,7 +380,7 @@ parameter_table! {
     /// Replicas without which writes are refused
     min_replicas_to_write: u32 = 0
         => "min-replicas-to-write" | "min-slaves-to-write", Integer(0, INT_MAX), MODIFIABLE|SWITCH, Honoured;
-    /// Replicas that must have what a reply tells of before it leaves; 0 waits for none
+    /// Replicas that must have the data of a reply before it leaves; 0 waits for none
     sync_replicas: u32 = 0
         => "martlet-sync-replicas", Integer(0, 1000), MODIFIABLE|SWITCH, Honoured;
     /// Seconds of lag after which a replica does not count
@@ -475,7 +476,7 @@ parameter_table! {
         => "cluster-announce-human-nodename", Text(nodename), MODIFIABLE, Honoured;
     /// Zone of the server, announced to clients and other nodes
     availability_zone: String = String::new() => "availability-zone", Text(zone), MODIFIABLE, Honoured;
-    /// What a node does when `cluster-config-file` cannot be written
+    /// Behaviour of a node whose `cluster-config-file` cannot be written
     cluster_config_save_behavior: ClusterConfigSaveBehavior = ClusterConfigSaveBehavior::Sync
         => "cluster-config-save-behavior", ClusterConfigSaveBehavior::KIND, MODIFIABLE, Honoured;
     /// Address that redirections name

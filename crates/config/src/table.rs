@@ -76,7 +76,7 @@ impl Parameter {
         self.flags & flag != 0
     }
 
-    /// Whether an operator who set it to this value expects an effect that it does not have.
+    /// Whether this value promises an effect that the parameter does not have.
     pub fn misleads(&self, config: &Config) -> bool {
         let is_off = matches!(self.get(config).as_slice(), b"" | b"no" | b"0");
         self.has(SWITCH) && self.effect != Effect::Honoured && !is_off

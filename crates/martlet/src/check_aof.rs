@@ -50,10 +50,10 @@ macro_rules! abort {
 
 /// What each option does.
 const HELP: &str = "\
-Says up to where an append-only file is whole. Of several files, which a manifest names, only the last may be cut.
+Shows up to where an append-only file is whole. Of several files, which a manifest names, only the last may be cut.
 
 Options:
-  --fix                       cut off what is not whole, after a question
+  --fix                       cut off the incomplete end, after a question
   --truncate-to-timestamp TIME
                               cut off what was written after TIME, in Unix seconds
   -h, --help                  this text
@@ -222,10 +222,10 @@ impl Task {
 fn cut_off(path: &Path, len: u64) -> io::Result<()> {
     let cut = remnant::cut_off(&RealDisk, path, len).inspect_err(|error| eprintln!("{}", reason(error)))?;
     if let Some(kept) = cut.kept {
-        eprintln!("What was cut off is kept as {}", kept.display());
+        eprintln!("The bytes cut off are kept as {}", kept.display());
     }
     if let Some(error) = cut.refusal {
-        eprintln!("What was cut off is not kept: {}", reason(&error));
+        eprintln!("The bytes cut off are not kept: {}", reason(&error));
     }
     for old in cut.removed {
         eprintln!("Removed {}, the oldest of the ends that were cut off", old.display());

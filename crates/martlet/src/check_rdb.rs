@@ -61,7 +61,7 @@ impl Seen {
 
 /// What there is besides the file.
 const HELP: &str = "\
-Says whether an RDB file is whole, and what is in it.
+Checks that an RDB file is whole, and summarises its content.
 
 Options:
   -h, --help       this text

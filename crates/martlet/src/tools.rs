@@ -160,8 +160,8 @@ fn help() -> String {
 fn unknown(word: &str) -> String {
     let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
     format!(
-        "martlet: '{word}' is none of the tools ({}), and there is no configuration file of that name.\n\
-         martlet --help says what each tool does.",
+        "martlet: '{word}' is not one of the tools ({}), and there is no configuration file of that name.\n\
+         martlet --help describes the tools.",
         names.join(", ")
     )
 }

@@ -153,6 +153,6 @@ fn only_a_run_that_is_there_is_resumed() {
     let ended = run.resume();
     let told = text(&ended);
     assert_eq!(ended.status.code(), Some(1), "{told}");
-    assert!(told.contains("is not there: no run to go on with"), "{told}");
+    assert!(told.contains("is not there: no run to continue"), "{told}");
     assert!(!run.output.exists());
 }

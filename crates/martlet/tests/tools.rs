@@ -58,7 +58,7 @@ fn a_word_that_is_no_tool_is_a_file_or_is_told_the_tools() {
     let martlet = Path::new(env!("CARGO_BIN_EXE_martlet"));
     let (status, said) = run(martlet, &["bnech"], directory.path());
     assert_eq!(status, Some(1));
-    assert!(said.starts_with("martlet: 'bnech' is none of the tools (server, bench, "), "{said}");
+    assert!(said.starts_with("martlet: 'bnech' is not one of the tools (server, bench, "), "{said}");
     assert!(NAMES.iter().all(|name| said.contains(name)), "{said}");
     std::fs::write(directory.path().join("bnech"), "nonsense here\n").unwrap();
     let (status, said) = run(martlet, &["bnech"], directory.path());

@@ -94,7 +94,7 @@ fn explain(error: &io::Error) -> String {
         }
         Some(Errno::NOMEM) => "out of memory, or over the limit of locked memory (ulimit -l)".into(),
         Some(Errno::INVAL) => "the kernel is older than Linux 6.1".into(),
-        _ => "what was tried failed".to_string(),
+        _ => "the trial failed".to_string(),
     };
     format!("io_uring does not work here: {cause} ({error})")
 }
@@ -143,7 +143,7 @@ fn try_out(backend: &mut dyn Backend) -> io::Result<()> {
 
     rustix::io::write(&peer, b"request")?;
     backend.poll(Some(STEP_TIMEOUT), &mut probe)?;
-    check(probe.received == b"request", "what was sent to it was not received")?;
+    check(probe.received == b"request", "the bytes sent to it did not arrive")?;
 
     backend.waker().wake();
     backend.poll(Some(STEP_TIMEOUT), &mut probe)?;

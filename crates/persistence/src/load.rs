@@ -442,7 +442,7 @@ impl<'a> Loader<'a> {
 
     fn db(&self, db: u64) -> Result<usize, Error> {
         let db = usize::try_from(db).ok().filter(|&db| db < self.reading.settings.databases);
-        db.ok_or(Error::Corrupt("a database beyond what the directive databases allows"))
+        db.ok_or(Error::Corrupt("a database beyond the directive databases"))
     }
 
     /// Lets others close the gate now and then.

@@ -123,7 +123,7 @@ fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Resul
     {
         return lacking(
             db,
-            "streams with entries that are pending with nobody",
+            "streams with entries that are pending without a consumer",
             format!("from {VERSION_RELEASED} on"),
         );
     }

@@ -72,7 +72,7 @@ pub fn parse(arguments: &[String]) -> Result<Option<Asked>, String> {
     if asked.must_exist
         && asked != (Asked { output: asked.output.clone(), must_exist: true, ..Asked::default() })
     {
-        return Err("--resume goes on with the options of the run that is there: give no others".into());
+        return Err("--resume takes the options of the earlier run: give no others".into());
     }
     Ok(Some(asked))
 }
@@ -81,7 +81,7 @@ fn experiments(list: &str) -> Result<Vec<String>, String> {
     let named: Vec<String> = list.split(',').map(str::to_uppercase).collect();
     let known = EXPERIMENTS.map(|experiment| experiment.id);
     match named.iter().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => Err(format!("--only: '{name}' is none of {}", known.join(", "))),
+        Some(name) => Err(format!("--only: '{name}' is not one of {}", known.join(", "))),
         None => Ok(known
             .iter()
             .filter(|id| named.iter().any(|name| name == *id))
@@ -129,7 +129,7 @@ impl Asked {
         ];
         match different.into_iter().find(|(is_different, _)| *is_different) {
             Some((_, what)) => Err(format!(
-                "a run with other options is there ({what}): go on with it by --resume, or name another --output"
+                "a run with other options is there ({what}): continue it with --resume, or name another --output"
             )),
             None => Ok(()),
         }
@@ -244,12 +244,12 @@ mod tests {
         assert_eq!((all.output, all.seed, all.must_exist), (PathBuf::from("out"), Some(5), false));
         assert!(parsed("--help").expect("valid").is_none());
         for (line, error) in [
-            ("--only R9", "'R9' is none of R1, R2, R3, R4, R5"),
+            ("--only R9", "'R9' is not one of R1, R2, R3, R4, R5"),
             ("--vs nowhere", "'nowhere' is not HOST:PORT"),
             ("--budget 0", "--budget: '0' leaves no time"),
             ("--output", "--output needs a value"),
             ("--nope", "unknown option '--nope'"),
-            ("--resume out --quick", "--resume goes on with the options of the run that is there"),
+            ("--resume out --quick", "--resume takes the options of the earlier run"),
         ] {
             let found = parsed(line).expect_err(line);
             assert!(found.contains(error), "{found}");

@@ -93,7 +93,7 @@ pub fn raise_if_ended(stack: &mut Stack<'_>) -> Result<(), Raise> {
     match Context::of(stack).ended.get() {
         None => Ok(()),
         Some(Ended::Killed(text)) => refuse(stack, text).map(|_| ()),
-        Some(Ended::Abandoned | Ended::Panicked) => refuse(stack, "the script cannot go on").map(|_| ()),
+        Some(Ended::Abandoned | Ended::Panicked) => refuse(stack, "the script cannot continue").map(|_| ()),
     }
 }
 

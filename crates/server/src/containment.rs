@@ -73,7 +73,7 @@ impl Contained {
     pub(crate) fn report(self, client: &str) {
         crash::tell_panic(&self.message, &self.place);
         tracing::error!(
-            "The request had changed nothing: its client is closed, the server goes on. {client}"
+            "The request had changed nothing: its client is closed, the server continues. {client}"
         );
         if IS_TRACING.swap(true, Ordering::AcqRel) {
             return;

@@ -97,7 +97,8 @@ fn tell_info(shared: &'static Shared, log: &Log) {
             Ok(text) => log.raw(&text),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                return log.raw("The rest is not to be had: the crashed thread holds what it takes.\n");
+                return log
+                    .raw("The rest is not available: the crashed thread holds a lock that it takes.\n");
             }
         }
     }

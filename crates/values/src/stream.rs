@@ -75,7 +75,7 @@ impl DataType for Stream {
         Requirement {
             version: VERSION_RELEASED,
             in_valkey: false,
-            values: "streams with entries that are pending with nobody",
+            values: "streams with entries that are pending without a consumer",
         },
     ];
     // Redis has none.

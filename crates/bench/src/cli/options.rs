@@ -70,7 +70,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("'{text}': the unit is none of us, ms, s, m, h")),
+        _ => return Err(format!("'{text}': not a unit; units are us, ms, s, m, h")),
     };
     match digits.parse::<f64>() {
         Ok(value) if value >= 0.0 && value * factor < 1e8 => Ok(Duration::from_secs_f64(value * factor)),
@@ -509,7 +509,7 @@ static OPTIONS: &[Option_] = &[
         },
         "reconnect after N requests",
     ),
-    flag("--reconnect", |s| s.survive = true, "open broken connections anew and go on"),
+    flag("--reconnect", |s| s.survive = true, "open broken connections again and continue"),
     value(
         "--give-up",
         "TIME",
@@ -517,7 +517,7 @@ static OPTIONS: &[Option_] = &[
             s.give_up = Some(duration(v)?);
             Ok(())
         },
-        "with --reconnect: end when no connection can be opened for so long (10s)",
+        "with --reconnect: end when no connection can be opened for this time (10s)",
     ),
     value(
         "--vs",
@@ -573,7 +573,7 @@ static OPTIONS: &[Option_] = &[
         },
         "find the highest rate that holds it, as 'p99<1ms'",
     ),
-    flag("--verify", |s| s.verify = true, "check that what is read is what was written"),
+    flag("--verify", |s| s.verify = true, "check that reads return the last write"),
     flag("--hot-key", |s| s.hot_key = true, "all clients INCR one key -n times in total; the sum is checked"),
     value(
         "--json",
@@ -713,7 +713,7 @@ fn check(s: &Settings) -> Result<(), String> {
     }
     let paces = [(s.replay.is_some(), "--replay"), (s.verify, "--verify"), (s.hot_key, "--hot-key")];
     if let Some((_, name)) = paces.iter().find(|(given, _)| *given && s.rate.is_some()) {
-        return Err(format!("--rate means nothing with {name}, which has a pace of its own"));
+        return Err(format!("--rate means nothing with {name}, which sets the pace itself"));
     }
     let kinds = [
         (s.verify, "--verify"),
@@ -737,7 +737,7 @@ fn check(s: &Settings) -> Result<(), String> {
     ];
     let mut chosen = sources.iter().filter(|(given, _)| *given).map(|(_, name)| *name);
     if let (Some(one), Some(other)) = (chosen.next(), chosen.next()) {
-        return Err(format!("{one} and {other} both say what is sent: give one of them"));
+        return Err(format!("{one} and {other} both set the requests: give one of them"));
     }
     Ok(())
 }
@@ -841,8 +841,8 @@ mod tests {
             ("--rate 5 --spin 5 get", "--spin: '5' needs a unit, as in '5us'"),
             ("--server-pid 0 get", "--server-pid: there is no process 0 on this machine"),
             ("--verify --hot-key", "--verify and --hot-key are runs of different kinds"),
-            ("--hot-key GET k", "both say what is sent"),
-            ("--workload f --replay g", "--workload and --replay both say what is sent"),
+            ("--hot-key GET k", "both set the requests"),
+            ("--workload f --replay g", "--workload and --replay both set the requests"),
             ("--duration 5y", "unit"),
         ] {
             let error = settings(line).expect_err(line);

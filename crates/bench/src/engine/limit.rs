@@ -27,7 +27,7 @@ pub fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
     if wanted > FULL && waited > STARVED && !polls {
         return Some(format!(
             "a client thread had work {:.0} % of the time, but waited {:.0} % of it for a core: this machine was the limit, \
-             neither client nor server; leave the client a core of its own (--cores)",
+             neither client nor server; give the client a separate core (--cores)",
             wanted * 100.0,
             waited * 100.0
         ));

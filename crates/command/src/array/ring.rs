@@ -121,7 +121,7 @@ pub(super) static ARLASTITEMS: Command<Handler> = command("arlastitems", -3, arl
         Group::Array,
         "8.8.0",
         "O(N), N being the count",
-        "Returns what is at the indexes of an array up to the one that was last appended.",
+        "Returns the elements of an array up to the one that was last appended.",
     );
 
 fn arlastitems(ctx: &mut Context<'_>) -> Outcome {

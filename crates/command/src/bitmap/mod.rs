@@ -133,7 +133,7 @@ static BITCOUNT: Command<Handler> = command("bitcount", -2, bitcount as Handler)
     .acl(Acl::BITMAP)
     .syntax("key:k0 ?range(start:i end:i ?unit(BYTE|BIT)^7.0.0)")
     .doc(Group::Bitmap, "2.6.0", "O(N)", "Counts the bits that are set in a string value or a part of it.")
-    .history(&[("7.0.0", "`BYTE` and `BIT` say what the range counts.")]);
+    .history(&[("7.0.0", "`BYTE` and `BIT`, the unit of the range.")]);
 
 fn bitcount(ctx: &mut Context<'_>) -> Outcome {
     let range = match ctx.argc() {
@@ -163,7 +163,7 @@ static BITPOS: Command<Handler> = command("bitpos", -3, bitpos as Handler)
     .acl(Acl::BITMAP)
     .syntax("key:k0 bit:i ?range(start:i ?end-unit-block(end:i ?unit(BYTE|BIT)^7.0.0))")
     .doc(Group::Bitmap, "2.8.7", "O(N)", "Finds the first bit that is set, or clear, in a string value.")
-    .history(&[("7.0.0", "`BYTE` and `BIT` say what the range counts.")]);
+    .history(&[("7.0.0", "`BYTE` and `BIT`, the unit of the range.")]);
 
 fn bitpos(ctx: &mut Context<'_>) -> Outcome {
     let wanted = match ctx.int(2)? {

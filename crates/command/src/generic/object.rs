@@ -22,7 +22,7 @@ pub(super) static OBJECT: Command<Handler> = container(
     &[&ENCODING, &FREQ, &IDLETIME, &REFCOUNT, &HELP],
 )
 .flags(FLAGS)
-.doc(Group::Generic, "2.2.3", "Depends on the subcommand", "Tells how values are stored.");
+.doc(Group::Generic, "2.2.3", "Depends on the subcommand", "Inspects how values are stored.");
 
 const KEYS: &[KeyPart] = &[KeyPart::one(2, KeyFlags::RO)];
 
@@ -31,7 +31,7 @@ static ENCODING: Command<Handler> = command("object|encoding", 3, encoding as Ha
     .keys(KEYS)
     .acl(Acl::KEYSPACE)
     .syntax("key:k0")
-    .doc(Group::Generic, "2.2.3", "O(1)", "Tells how the value of a key is encoded.")
+    .doc(Group::Generic, "2.2.3", "O(1)", "Returns the encoding of a key's value.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn encoding(ctx: &mut Context<'_>) -> Outcome {

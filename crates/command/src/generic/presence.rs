@@ -63,7 +63,7 @@ pub(super) static TYPE: Command<Handler> = command("type", 2, type_of as Handler
     .keys(&[KeyPart::one(1, KeyFlags::RO)])
     .acl(Acl::KEYSPACE)
     .syntax("key:k0")
-    .doc(Group::Generic, "1.0.0", "O(1)", "Tells the type of the value of a key.");
+    .doc(Group::Generic, "1.0.0", "O(1)", "Returns the type of a key's value.");
 
 fn type_of(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);

@@ -172,7 +172,7 @@ pub(super) static SCAN: Command<Handler> = command("scan", -2, scan as Handler)
         Group::Generic,
         "2.8.0",
         "O(1) for every call, O(N) for all of them, N being the number of keys in the database",
-        "Returns some keys and a cursor with which to go on.",
+        "Returns some keys and a cursor for the next call.",
     )
     .history(&[("6.0.0", "Filter `TYPE`.")])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_SPECIAL, Tip::RESPONSE_SPECIAL]);

@@ -52,7 +52,7 @@ static SET: Command<Handler> = command("himport|set", -5, set as Handler)
         Group::Hash,
         "8.10.0",
         "O(N), N being the number of fields",
-        "Makes a hash of prepared fields and these values, in place of what hash the key held.",
+        "Makes a hash of prepared fields and these values, in place of the key's earlier hash.",
     );
 
 fn set(ctx: &mut Context<'_>) -> Outcome {

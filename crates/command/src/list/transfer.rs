@@ -65,7 +65,7 @@ pub(super) static BLMOVE: Command<Handler> = command("blmove", 6, blmove as Hand
         Group::List,
         "6.2.0",
         "O(1)",
-        "Removes an element at one list's end, puts it at another's, and returns it; waits for one if there is none.",
+        "Removes an element at one list's end, puts it at another's, and returns it; waits while the list is empty.",
     );
 
 fn blmove(ctx: &mut Context<'_>) -> Outcome {
@@ -91,7 +91,7 @@ pub(super) static BRPOPLPUSH: Command<Handler> = command("brpoplpush", 4, brpopl
         Group::List,
         "2.2.0",
         "O(1)",
-        "Removes a list's last element, puts it at another's head, and returns it; waits for one if there is none.",
+        "Removes a list's last element, puts it at another's head, and returns it; waits while the list is empty.",
     )
     .history(&[("6.0.0", "`timeout` may have a fraction.")])
     .deprecated("6.2.0", "`BLMOVE` with `RIGHT` and `LEFT`");

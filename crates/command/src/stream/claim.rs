@@ -287,7 +287,7 @@ pub(super) static XAUTOCLAIM: Command<Handler> = command("xautoclaim", -6, xauto
     )
     .history(&[(
         "7.0.0",
-        "A third element, the ids of entries that are gone and were cleared from what is pending.",
+        "A third element, the ids of deleted entries that were removed from the pending ones.",
     )])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 

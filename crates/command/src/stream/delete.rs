@@ -113,7 +113,7 @@ pub(super) static XDELEX: Command<Handler> = command("xdelex", -5, xdelex as Han
         Group::Stream,
         "8.2.0",
         "O(log N) for each entry, N being the number of entries",
-        "Deletes entries from a stream and tells of each what became of it.",
+        "Deletes entries from a stream and returns the outcome of each.",
     );
 
 fn xdelex(ctx: &mut Context<'_>) -> Outcome {

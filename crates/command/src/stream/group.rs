@@ -304,7 +304,7 @@ pub(super) static XPENDING: Command<Handler> = command("xpending", -3, xpending 
         spec::Group::Stream,
         "5.0.0",
         "O(N), N being the number of consumers, or that of entries looked at",
-        "Tells which entries a group's consumers have got and not acknowledged.",
+        "Lists the entries that a group's consumers have received and not acknowledged.",
     )
     .history(&[("6.2.0", "Option `IDLE`, and exclusive bounds.")])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);

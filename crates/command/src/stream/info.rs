@@ -11,7 +11,7 @@ use crate::Handler;
 use crate::context::Context;
 
 pub(super) static XINFO: Command<Handler> = container("xinfo", -2, &[&CONSUMERS, &GROUPS, &HELP, &STREAM])
-    .doc(spec::Group::Stream, "5.0.0", "Depends on the subcommand", "Tells about streams and their groups.");
+    .doc(spec::Group::Stream, "5.0.0", "Depends on the subcommand", "Inspects streams and their groups.");
 
 const KEYS: &[KeyPart] = &[KeyPart::one(2, KeyFlags::RO.with(KeyFlags::ACCESS))];
 /// Entries that FULL shows of a stream, a group and a consumer, by default.
@@ -31,7 +31,7 @@ static STREAM: Command<Handler> =
         spec::Group::Stream,
         "5.0.0",
         "O(1); with FULL O(N), N being the number of entries shown",
-        "Tells about a stream.",
+        "Returns the properties of a stream.",
     )
     .history(&[("6.0.0", "Modifier `FULL`."),
             (

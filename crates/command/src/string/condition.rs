@@ -144,7 +144,7 @@ pub(super) static DELEX: Command<Handler> = command("delex", -2, delex as Handle
         Group::String,
         "8.4.0",
         "O(1) for IFEQ and IFNE, O(N) for IFDEQ and IFDNE, N being the length of the string",
-        "Deletes a key if its string value, or the digest of it, is or is not what is said.",
+        "Deletes a key if its string value, or the digest of it, equals the given one or differs from it.",
     );
 
 fn delex(ctx: &mut Context<'_>) -> Outcome {

@@ -69,7 +69,7 @@ pub(super) static SETRANGE: Command<Handler> = command("setrange", 4, setrange a
     .doc(
         Group::String,
         "2.2.0",
-        "O(M), M being the length of what is written",
+        "O(M), M being the length of the written value",
         "Overwrites a part of a string value from an offset on; the key is created if it does not exist.",
     );
 
@@ -99,7 +99,7 @@ fn setrange(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-const GETRANGE_COMPLEXITY: &str = "O(N), N being the length of what is returned";
+const GETRANGE_COMPLEXITY: &str = "O(N), N being the length of the returned text";
 
 pub(super) static GETRANGE: Command<Handler> = command("getrange", 4, getrange as Handler)
     .flags(Flags::READONLY)

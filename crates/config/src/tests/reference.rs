@@ -12,16 +12,16 @@ const INTRODUCTION: &str = "\
 <!-- Written by a test from the table of parameters (crates/config): change the table, then run
      MARTLET_WRITE_DOCS=1 cargo test -p martlet-config reference -->
 
-Martlet reads redis.conf as Redis does: `martlet server /etc/redis/redis.conf --port 7000 --save \"\"`. Quoting, `include` with
-patterns, `-` for standard input and options after the file are Redis 7's; a later directive wins. `--check-config` reads
-everything and exits. What is wrong is told in Redis' words, with the file's name.
+Martlet reads redis.conf as Redis does: `martlet server /etc/redis/redis.conf --port 7000 --save \"\"`. Quoting,
+`include` with patterns, `-` for standard input and options after the file are Redis 7's; a later directive wins.
+`--check-config` reads everything and exits. Errors are in Redis' words, with the file's name.
 
-Every parameter of Redis 7.2 and 8.0 and of Valkey 8 is accepted, shown by CONFIG GET, checked and rewritten. The first table
-has those that do what Redis' documentation says. The others are kept and shown, but have no effect: a line at start names
-those that were set, and warns of those on which somebody may rely.
+Every parameter of Redis 7.2 and 8.0 and of Valkey 8 is accepted, shown by CONFIG GET, checked and rewritten. The first
+table has those with the effect that Redis documents. The others are kept and shown, but have no effect: a line at start
+names those that were set, and warns of those whose effect an operator may rely on.
 
-Parameters marked *start* can only be set at start, *protected* ones at run time only with `enable-protected-configs`. Hidden ones
-are shown by their exact name only. Sizes take `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g` and `gb`.
+Parameters marked *start* can only be set at start, *protected* ones at run time only with `enable-protected-configs`.
+Hidden ones are shown by their exact name only. Sizes take `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g` and `gb`.
 
 Beside parameters, `include`, `rename-command` and `user` are directives; `loadmodule` and the parameters of modules
 (`name.parameter`, `search-…`, `ts-…`, `bf-…`, `cf-…`) are accepted without effect, since this server loads no modules.

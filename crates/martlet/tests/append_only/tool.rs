@@ -63,10 +63,10 @@ fn the_tool_says_what_redis_check_aof_says() {
         let (ours, text) = check(&all, input);
         let left = fs::read(&path).unwrap();
         let (kept, text): (Vec<&str>, Vec<&str>) =
-            text.split_inclusive('\n').partition(|line| line.starts_with("What was cut off is kept as "));
+            text.split_inclusive('\n').partition(|line| line.starts_with("The bytes cut off are kept as "));
         let (kept, text) = (kept.concat(), text.concat());
         assert_eq!(kept.is_empty(), left.len() == content.len(), "{content:?}: {kept}");
-        if let Some(kept) = kept.trim_end().strip_prefix("What was cut off is kept as ") {
+        if let Some(kept) = kept.trim_end().strip_prefix("The bytes cut off are kept as ") {
             assert_eq!([left.as_slice(), &fs::read(kept).unwrap()].concat(), content.as_bytes());
         }
         assert!(ours == status && text.contains(sign), "{content:?}: {ours}, {text}");

@@ -129,7 +129,7 @@ fn collect_info(metrics: &mut Metrics, info: &Info) {
         ("martlet_version", "martlet_version"),
     ];
     let labels = of_instance.map(|(label, name)| (label, field(name)));
-    metrics.add(Kind::Gauge, "instance_info", "What the server is", &labels, 1.0);
+    metrics.add(Kind::Gauge, "instance_info", "Name, version and mode of the server", &labels, 1.0);
     if field("role") == "slave" {
         let names = ["master_host", "master_port", "slave_read_only"];
         let labels = [("master_host", names[0]), ("master_port", names[1]), ("read_only", names[2])]
@@ -292,7 +292,7 @@ fn add_link(metrics: &mut Metrics, name: &str, value: &str, info: &Info) -> bool
         let find = |of| parts(value).find(|(part, _)| *part == of).map_or("", |(_, value)| value);
         let labels = [("slave_ip", find("ip")), ("slave_port", find("port")), ("slave_state", find("state"))];
         for (of, metric, help) in [
-            ("offset", "connected_slave_offset_bytes", "What the replica has acknowledged"),
+            ("offset", "connected_slave_offset_bytes", "Offset that the replica has acknowledged"),
             ("lag", "connected_slave_lag_seconds", "Since its last acknowledgement"),
         ] {
             if let Some(number) = part(value, of) {

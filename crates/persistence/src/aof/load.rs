@@ -308,10 +308,10 @@ impl Loading<'_, '_> {
         let cut = remnant::cut_off(self.storage.persistence.disk.as_ref(), path, whole)
             .map_err(|error| format!("Error truncating the AOF file {name}: {}", error_text(&error)))?;
         if let Some(kept) = cut.kept {
-            tracing::warn!("What was cut off the AOF {name} is kept as {}", kept.display());
+            tracing::warn!("The bytes cut off the AOF {name} are kept as {}", kept.display());
         }
         if let Some(error) = cut.refusal {
-            tracing::warn!("What was cut off the AOF {name} cannot be kept: {}", error_text(&error));
+            tracing::warn!("The bytes cut off the AOF {name} cannot be kept: {}", error_text(&error));
         }
         for old in cut.removed {
             tracing::warn!("Removed {}, the oldest of the ends that were cut off {name}", old.display());

@@ -251,7 +251,7 @@ impl Storage {
         if is_full {
             tracing::warn!("The disk does not keep up with the AOF: commands that write wait until it does.");
         } else {
-            tracing::info!("The disk has caught up with the AOF: commands that write go on.");
+            tracing::info!("The disk has caught up with the AOF: commands that write resume.");
         }
     }
 

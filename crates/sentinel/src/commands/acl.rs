@@ -117,7 +117,7 @@ fn cat(call: &mut Call<'_>) -> Outcome {
 }
 
 static GENPASS: SentinelCommand =
-    entry("acl|genpass", -2, genpass, OPEN, "Makes a password that nobody can guess.").syntax("?bits:i");
+    entry("acl|genpass", -2, genpass, OPEN, "Makes a random password.").syntax("?bits:i");
 
 fn genpass(call: &mut Call<'_>) -> Outcome {
     let bits = match call.argc() {
@@ -128,9 +128,8 @@ fn genpass(call: &mut Call<'_>) -> Outcome {
     replies::write_password(call.reply, bits)
 }
 
-static LOG: SentinelCommand =
-    entry("acl|log", -2, log, ADMIN, "Answers, or forgets, what was refused lately.")
-        .syntax("?operation(count:i|RESET)");
+static LOG: SentinelCommand = entry("acl|log", -2, log, ADMIN, "Lists, or forgets, the latest refusals.")
+    .syntax("?operation(count:i|RESET)");
 
 fn log(call: &mut Call<'_>) -> Outcome {
     let count = match call.argc() {
@@ -149,7 +148,7 @@ fn log(call: &mut Call<'_>) -> Outcome {
 }
 
 static DRYRUN: SentinelCommand =
-    entry("acl|dryrun", -4, dryrun, ADMIN, "Tells whether a user may run a command, without running it.")
+    entry("acl|dryrun", -4, dryrun, ADMIN, "Checks whether a user may run a command, without running it.")
         .syntax("username command ?*arg");
 
 fn dryrun(call: &mut Call<'_>) -> Outcome {

@@ -127,7 +127,7 @@ fn write_docs(reply: &mut Reply, entry: &Entry) {
 }
 
 static GETKEYS: SentinelCommand =
-    entry("command|getkeys", -3, getkeys, "2.8.13", "Tells the keys among arguments.")
+    entry("command|getkeys", -3, getkeys, "2.8.13", "Finds the keys among arguments.")
         .syntax("command ?*arg");
 
 fn getkeys(call: &mut Call<'_>) -> Outcome {

@@ -70,8 +70,13 @@ static HELLO: SentinelCommand = command("hello", -1, hello as Handler)
     .flags(OPEN)
     .acl(Acl::CONNECTION)
     .syntax("?arguments(protover:i ?auth=AUTH(username password) ?clientname=SETNAME)")
-    .doc(Group::Connection, "6.0.0", "O(1)", "Chooses the protocol version and says who the server is.")
-    .history(&[("6.2.0", "`protover` may be left out: then only tells of the connection.")]);
+    .doc(
+        Group::Connection,
+        "6.0.0",
+        "O(1)",
+        "Chooses the protocol version and returns the server's properties.",
+    )
+    .history(&[("6.2.0", "`protover` may be left out: then it only returns the connection's properties.")]);
 
 fn hello(call: &mut Call<'_>) -> Outcome {
     let Hello { is_resp3, credentials, name } = Hello::parse(&call.args)?;
@@ -115,7 +120,7 @@ static ROLE: SentinelCommand = command("role", 1, role as Handler)
         Group::Server,
         "2.8.12",
         "O(N) for N primaries",
-        "Answers that this is a Sentinel, and what it watches.",
+        "Returns the role, and the names of the watched primaries.",
     );
 
 fn role(call: &mut Call<'_>) -> Outcome {

@@ -15,7 +15,12 @@ static INFO: SentinelCommand = command("info", -1, info as Handler)
     .flags(Flags::LOADING.with(Flags::STALE))
     .acl(Acl::DANGEROUS)
     .syntax("?*section")
-    .doc(Group::Server, "1.0.0", "O(N) for N primaries", "Tells of the Sentinel, and of what it watches.")
+    .doc(
+        Group::Server,
+        "1.0.0",
+        "O(N) for N primaries",
+        "Returns the state of the Sentinel and of the watched primaries.",
+    )
     .history(&[("7.0.0", "Takes several sections.")])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 

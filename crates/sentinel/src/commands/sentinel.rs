@@ -57,7 +57,7 @@ impl From<AdminError> for Error {
 }
 
 static CKQUORUM: SentinelCommand =
-    entry("sentinel|ckquorum", 3, ckquorum, "Tells whether enough Sentinels are up for a failover.");
+    entry("sentinel|ckquorum", 3, ckquorum, "Checks whether enough Sentinels are up for a failover.");
 
 fn ckquorum(call: &mut Call<'_>) -> Outcome {
     let quorum = call.core.sentinel.check_quorum(call.arg(2))?;
@@ -78,7 +78,7 @@ fn ckquorum(call: &mut Call<'_>) -> Outcome {
 }
 
 static CONFIG: SentinelCommand =
-    entry("sentinel|config", -4, config, "Tells or sets what holds for the Sentinel.");
+    entry("sentinel|config", -4, config, "Returns or sets the Sentinel's parameters.");
 
 fn config(call: &mut Call<'_>) -> Outcome {
     match call.arg(2).to_ascii_lowercase().as_slice() {
@@ -90,7 +90,7 @@ fn config(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-static DEBUG: SentinelCommand = entry("sentinel|debug", -2, debug, "Tells or sets periods and timeouts.");
+static DEBUG: SentinelCommand = entry("sentinel|debug", -2, debug, "Returns or sets periods and timeouts.");
 
 fn debug(call: &mut Call<'_>) -> Outcome {
     let timing = &mut call.core.sentinel.timing;
@@ -212,7 +212,7 @@ fn is_down(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-const MASTER_SUMMARY: &str = "Tells all about a primary.";
+const MASTER_SUMMARY: &str = "Returns the state of a primary.";
 static MASTER: SentinelCommand = entry("sentinel|master", 3, master, MASTER_SUMMARY);
 static PRIMARY: SentinelCommand = entry("sentinel|primary", 3, master, MASTER_SUMMARY);
 
@@ -223,7 +223,7 @@ fn master(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-const MASTERS_SUMMARY: &str = "Tells all about all primaries.";
+const MASTERS_SUMMARY: &str = "Returns the state of all primaries.";
 static MASTERS: SentinelCommand = entry("sentinel|masters", 2, masters, MASTERS_SUMMARY);
 static PRIMARIES: SentinelCommand = entry("sentinel|primaries", 2, masters, MASTERS_SUMMARY);
 
@@ -292,7 +292,7 @@ fn remove(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-const REPLICAS_SUMMARY: &str = "Tells all about the replicas of a primary.";
+const REPLICAS_SUMMARY: &str = "Returns the state of a primary's replicas.";
 static REPLICAS: SentinelCommand = entry("sentinel|replicas", 3, replicas, REPLICAS_SUMMARY);
 static SLAVES: SentinelCommand =
     entry("sentinel|slaves", 3, replicas, REPLICAS_SUMMARY).deprecated("5.0.0", "`SENTINEL REPLICAS`");
@@ -305,7 +305,7 @@ fn replicas(call: &mut Call<'_>) -> Outcome {
 }
 
 static SENTINELS: SentinelCommand =
-    entry("sentinel|sentinels", 3, sentinels, "Tells all about the other Sentinels of a primary.");
+    entry("sentinel|sentinels", 3, sentinels, "Returns the state of a primary's other Sentinels.");
 
 fn sentinels(call: &mut Call<'_>) -> Outcome {
     let (_, primary) = call.core.sentinel.find(call.args.at(2))?;
@@ -315,7 +315,7 @@ fn sentinels(call: &mut Call<'_>) -> Outcome {
 }
 
 static RESET: SentinelCommand =
-    entry("sentinel|reset", 3, reset, "Forgets what was found out about primaries that match a pattern.");
+    entry("sentinel|reset", 3, reset, "Forgets the discovered state of primaries that match a pattern.");
 
 fn reset(call: &mut Call<'_>) -> Outcome {
     let now_ms = call.core.now_ms;

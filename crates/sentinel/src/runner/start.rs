@@ -39,7 +39,7 @@ Usage: martlet sentinel /path/to/sentinel.conf [options]
        martlet sentinel -v | --version
        martlet sentinel -h | --help
 
-The file has to be writable: the Sentinel keeps there what it finds out. Options are its directives with two
+The file has to be writable: the Sentinel keeps its discoveries there. Options are its directives with two
 dashes before the name, as --port 26380.
 ";
 

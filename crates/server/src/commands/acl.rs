@@ -157,7 +157,7 @@ fn cat(call: &mut Call<'_>) -> Outcome {
 static GENPASS: ServerCommand = command("acl|genpass", -2, genpass as ServerHandler)
     .flags(OPEN)
     .syntax("?bits:i")
-    .doc(Group::Server, "6.0.0", "O(1)", "Makes a password that nobody can guess.");
+    .doc(Group::Server, "6.0.0", "O(1)", "Makes a random password.");
 
 fn genpass(call: &mut Call<'_>) -> Outcome {
     let bits = match call.argc() {
@@ -171,7 +171,7 @@ fn genpass(call: &mut Call<'_>) -> Outcome {
 static LOG: ServerCommand = command("acl|log", -2, log as ServerHandler)
     .flags(ADMIN)
     .syntax("?operation(count:i|RESET)")
-    .doc(Group::Server, "6.0.0", "O(N) for N entries", "Answers, or forgets, what was refused lately.")
+    .doc(Group::Server, "6.0.0", "O(N) for N entries", "Lists, or forgets, the latest refusals.")
     .history(&[("7.2.0", "Each entry's id, and when it was made and changed.")]);
 
 fn log(call: &mut Call<'_>) -> Outcome {
@@ -194,7 +194,7 @@ fn log(call: &mut Call<'_>) -> Outcome {
 static DRYRUN: ServerCommand = command("acl|dryrun", -4, dryrun as ServerHandler)
     .flags(ADMIN)
     .syntax("username command ?*arg")
-    .doc(Group::Server, "7.0.0", "O(1)", "Tells whether a user may run a command, without running it.");
+    .doc(Group::Server, "7.0.0", "O(1)", "Checks whether a user may run a command, without running it.");
 
 fn dryrun(call: &mut Call<'_>) -> Outcome {
     let name = call.arg(2);

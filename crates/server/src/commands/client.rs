@@ -60,7 +60,7 @@ static CAPA: ServerCommand = command("client|capa", -3, capa as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("*capability")
-    .doc(Group::Connection, "8.0.0", "O(1)", "Tells the server what the client can do.");
+    .doc(Group::Connection, "8.0.0", "O(1)", "Announces the client's capabilities to the server.");
 
 fn capa(call: &mut Call<'_>) -> Outcome {
     // An unknown word means nothing.
@@ -74,7 +74,7 @@ fn capa(call: &mut Call<'_>) -> Outcome {
 static ID: ServerCommand = command("client|id", 2, id as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "5.0.0", "O(1)", "Tells the connection's number.");
+    .doc(Group::Connection, "5.0.0", "O(1)", "Returns the connection's number.");
 
 fn id(call: &mut Call<'_>) -> Outcome {
     call.reply.int(call.connection.info.id as i64);
@@ -84,7 +84,7 @@ fn id(call: &mut Call<'_>) -> Outcome {
 static GETNAME: ServerCommand = command("client|getname", 2, getname as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "2.6.9", "O(1)", "Tells the connection's name.");
+    .doc(Group::Connection, "2.6.9", "O(1)", "Returns the connection's name.");
 
 fn getname(call: &mut Call<'_>) -> Outcome {
     let details = lock(&call.connection.info.details);
@@ -117,7 +117,7 @@ static SETINFO: ServerCommand = command("client|setinfo", 4, setinfo as ServerHa
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("attr(libname=LIB-NAME|libver=LIB-VER)")
-    .doc(Group::Connection, "7.2.0", "O(1)", "Tells the server which library the client uses.")
+    .doc(Group::Connection, "7.2.0", "O(1)", "Announces the client's library to the server.")
     .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn setinfo(call: &mut Call<'_>) -> Outcome {
@@ -142,7 +142,7 @@ fn setinfo(call: &mut Call<'_>) -> Outcome {
 static INFO: ServerCommand = command("client|info", 2, info as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "6.2.0", "O(1)", "Tells about the connection.")
+    .doc(Group::Connection, "6.2.0", "O(1)", "Returns the connection's properties.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
@@ -177,7 +177,7 @@ static LIST: ServerCommand = command("client|list", -2, client_list as ServerHan
         ("7.4.0", "Field `watch`."),
         ("8.0.0", "Field `io-thread`."),
         ("8.1.0", "Filters `USER`, `ADDR`, `LADDR`, `SKIPME` and `MAXAGE`."),
-        ("9.0.0", "Filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, and those of what is not meant."),
+        ("9.0.0", "Filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, and their negations."),
     ])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
@@ -203,7 +203,7 @@ static KILL: ServerCommand = command("client|kill", -3, kill as ServerHandler)
             ("5.0.0", "Type `replica` of the filter `TYPE`, for which `slave` still stands."),
             ("6.2.0", "Filter `LADDR`."),
             ("7.4.0", "Filter `MAXAGE`."),
-            ("9.0.0", "Filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, those of what is not meant, and several ids.")]);
+            ("9.0.0", "Filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, their negations, and several ids.")]);
 
 fn kill(call: &mut Call<'_>) -> Outcome {
     let filter = filter::parse_kill(call)?;
@@ -358,7 +358,7 @@ static IMPORT_SOURCE: ServerCommand = command("client|import-source", 3, import_
         Group::Connection,
         "8.1.0",
         "O(1)",
-        "Lets the connection see what has expired, while the server is in import mode.",
+        "Lets the connection see expired keys while the server is in import mode.",
     );
 
 fn import_source(call: &mut Call<'_>) -> Outcome {

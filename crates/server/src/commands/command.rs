@@ -60,7 +60,7 @@ static INFO: ServerCommand = command("command|info", -2, info as ServerHandler)
     .acl(Acl::CONNECTION)
     .syntax("?*command-name")
     .doc(Group::Server, "2.8.13", "O(N) for N commands asked for", "Describes the named commands.")
-    .history(&[("7.0.0", "Without arguments, tells of all commands.")])
+    .history(&[("7.0.0", "Without arguments, returns all commands.")])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
@@ -370,12 +370,7 @@ static GETKEYSANDFLAGS: ServerCommand =
         .flags(OPEN)
         .acl(Acl::CONNECTION)
         .syntax("command ?*arg")
-        .doc(
-            Group::Server,
-            "7.0.0",
-            "O(N) for N arguments",
-            "Finds a command's keys and what it does with them.",
-        );
+        .doc(Group::Server, "7.0.0", "O(N) for N arguments", "Finds a command's keys and its use of them.");
 
 fn getkeysandflags(call: &mut Call<'_>) -> Outcome {
     let (args, keys) = find_keys(call)?;

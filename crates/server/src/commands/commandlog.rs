@@ -77,7 +77,7 @@ static SLOWLOG_GET: ServerCommand = command("slowlog|get", -2, slowlog_get as Se
     .flags(ADMIN)
     .syntax("?count:i")
     .doc(Group::Server, "2.2.12", "O(N) for N entries returned", "Returns entries of the slow log.")
-    .history(&[("4.0.0", "Tells the client's address, port and name.")])
+    .history(&[("4.0.0", "The client's address, port and name.")])
     .tips(GET_TIPS);
 
 fn slowlog_get(call: &mut Call<'_>) -> Outcome {

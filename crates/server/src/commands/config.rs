@@ -113,7 +113,7 @@ fn resetstat(call: &mut Call<'_>) -> Outcome {
 
 static HELP: ServerCommand = command("config|help", 2, help as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE))
-    .doc(Group::Server, "5.0.0", "O(1)", "Tells what the subcommands are.");
+    .doc(Group::Server, "5.0.0", "O(1)", "Describes the subcommands.");
 
 fn help(call: &mut Call<'_>) -> Outcome {
     super::write_help(call, "CONFIG");

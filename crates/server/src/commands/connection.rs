@@ -119,8 +119,13 @@ static HELLO: ServerCommand = command("hello", -1, hello as ServerHandler)
     .secrets(hello_credentials)
     .acl(Acl::CONNECTION)
     .syntax("?arguments(protover:i ?auth=AUTH(username password) ?clientname=SETNAME)")
-    .doc(Group::Connection, "6.0.0", "O(1)", "Chooses the protocol version and says who the server is.")
-    .history(&[("6.2.0", "`protover` may be left out: then only tells of the connection.")]);
+    .doc(
+        Group::Connection,
+        "6.0.0",
+        "O(1)",
+        "Chooses the protocol version and returns the server's properties.",
+    )
+    .history(&[("6.2.0", "`protover` may be left out: then it only returns the connection's properties.")]);
 
 fn hello(call: &mut Call<'_>) -> Outcome {
     let Hello { is_resp3, credentials, name } = Hello::parse(&call.args)?;

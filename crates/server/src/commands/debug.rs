@@ -187,7 +187,7 @@ static SET_DISABLE_DENY_SCRIPTS: ServerCommand = command(
     set_disable_deny_scripts as ServerHandler,
 )
 .flags(FLAGS)
-.doc(Group::Server, "7.0.0", "O(1)", "Lets scripts call what they may not, or not.");
+.doc(Group::Server, "7.0.0", "O(1)", "Lets scripts call forbidden commands, or not.");
 
 fn set_disable_deny_scripts(call: &mut Call<'_>) -> Outcome {
     let on = parse_i64(call.arg(2)).unwrap_or(0) != 0;
@@ -323,7 +323,7 @@ fn change_repl_id(call: &mut Call<'_>) -> Outcome {
 static OBJECT: ServerCommand = command("debug|object", -3, object as ServerHandler)
     .flags(FLAGS)
     .keys(&[KeyPart::one(2, KeyFlags::RO)])
-    .doc(Group::Server, "1.0.0", "O(1)", "Tells how a key's value is stored.");
+    .doc(Group::Server, "1.0.0", "O(1)", "Shows how a key's value is stored.");
 
 fn object(call: &mut Call<'_>) -> Outcome {
     // Also one that has expired and that no other command sees any more.
@@ -384,7 +384,7 @@ static HTSTATS: ServerCommand =
         Group::Server,
         "3.2.0",
         "O(N) for N shards",
-        "Tells how a database's keys lie in the shards' tables.",
+        "Shows how a database's keys lie in the shards' tables.",
     );
 
 fn htstats(call: &mut Call<'_>) -> Outcome {

@@ -220,7 +220,7 @@ fn write_library(call: &mut Call<'_>, library: &Library, shows_code: bool) {
 static STATS: ServerCommand = command("function|stats", 2, stats as ServerHandler)
     .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY))
     .acl(Acl::SCRIPTING)
-    .doc(Group::Scripting, "7.0.0", "O(1)", "Tells of the function that runs, and of engines.")
+    .doc(Group::Scripting, "7.0.0", "O(1)", "Returns the running function, and the engines.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL]);
 
 fn stats(call: &mut Call<'_>) -> Outcome {

@@ -16,7 +16,7 @@ static LOLWUT: ServerCommand = command("lolwut", -1, lolwut as ServerHandler)
         Group::Server,
         "5.0.0",
         "O(N) for a drawing of N characters",
-        "Draws martlets and tells the version.",
+        "Draws martlets and shows the version.",
     );
 
 /// The heraldic martlet has no feet, since it never needs to land.

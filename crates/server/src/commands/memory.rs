@@ -46,7 +46,7 @@ fn usage(call: &mut Call<'_>) -> Outcome {
 
 static DOCTOR: ServerCommand = command("memory|doctor", 2, doctor as ServerHandler)
     .flags(Flags::NONE)
-    .doc(Group::Server, "4.0.0", "O(1)", "Tells in words what is odd about memory use.")
+    .doc(Group::Server, "4.0.0", "O(1)", "Reports in words unusual use of memory.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL]);
 
 fn doctor(call: &mut Call<'_>) -> Outcome {
@@ -57,7 +57,7 @@ fn doctor(call: &mut Call<'_>) -> Outcome {
         "Hi Sam, this instance is empty or is using very little memory, my issues detector can't be used in these conditions. Please, leave for your mission on Earth and fill it with some data. The new Sam and I will be back to our programming as soon as I finished rebooting.\n".to_owned()
     } else if peak > used * 3 / 2 {
         format!(
-            "Peak memory was {peak} bytes, half as much again as the {used} in use now: the allocator may keep what was freed.\n"
+            "Peak memory was {peak} bytes, half as much again as the {used} in use now: the allocator may keep freed memory.\n"
         )
     } else if resident > used * 7 / 5 {
         format!(

@@ -19,7 +19,7 @@ const CHANGES: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::NO
 static LIST: ServerCommand = command("module|list", 2, list as ServerHandler)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT))
     .acl(Acl::NONE)
-    .doc(Group::Server, "4.0.0", "O(1)", "Lists the loaded modules: there are none.")
+    .doc(Group::Server, "4.0.0", "O(1)", "Lists the loaded modules, which is always an empty list.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn list(call: &mut Call<'_>) -> Outcome {

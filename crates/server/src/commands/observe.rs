@@ -139,7 +139,7 @@ fn age(seconds: i64) -> String {
 
 static LATENCY_DOCTOR: ServerCommand = command("latency|doctor", 2, latency_doctor as ServerHandler)
     .flags(LATENCY_FLAGS)
-    .doc(Group::Server, "2.8.13", "O(1)", "Tells in words what was slow.")
+    .doc(Group::Server, "2.8.13", "O(1)", "Reports in words what slowed the server.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_NODES, Tip::RESPONSE_SPECIAL]);
 
 fn latency_doctor(call: &mut Call<'_>) -> Outcome {

@@ -82,7 +82,7 @@ fn bgsave(call: &mut Call<'_>) -> Outcome {
 
 static BGREWRITEAOF: ServerCommand = command("bgrewriteaof", 1, bgrewriteaof as ServerHandler)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING))
-    .doc(Group::Server, "1.0.0", "O(1)", "Writes the append-only file anew while clients are served.");
+    .doc(Group::Server, "1.0.0", "O(1)", "Rewrites the append-only file while clients are served.");
 
 fn bgrewriteaof(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
@@ -150,7 +150,7 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
 static LASTSAVE: ServerCommand = command("lastsave", 1, lastsave as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
     .acl(Acl::ADMIN.with(Acl::DANGEROUS))
-    .doc(Group::Server, "1.0.0", "O(1)", "Tells when the data was last saved.")
+    .doc(Group::Server, "1.0.0", "O(1)", "Returns the time of the last save.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn lastsave(call: &mut Call<'_>) -> Outcome {

@@ -49,7 +49,7 @@ static PSYNC: ServerCommand =
             Group::Server,
             "2.8.0",
             "O(1), or O(N) for N keys if all of them are sent",
-            "Makes the connection a replica's, which goes on where it was if that is still there.",
+            "Makes the connection a replica's, which continues at its offset if the backlog reaches back to it.",
         );
 
 fn psync(call: &mut Call<'_>) -> Outcome {
@@ -214,7 +214,7 @@ static REPLCONF: ServerCommand = command("replconf", -1, replconf as ServerHandl
             .with(Flags::ALLOW_BUSY)
             .with(Flags::SYSTEM),
     )
-    .doc(Group::Server, "3.0.0", "O(1)", "Tells what a replica is and how far it has come.");
+    .doc(Group::Server, "3.0.0", "O(1)", "Announces a replica's properties and its offset.");
 
 fn replconf(call: &mut Call<'_>) -> Outcome {
     if call.argc().is_multiple_of(2) {
@@ -365,7 +365,7 @@ fn acknowledge(call: &mut Call<'_>) {
 static ROLE: ServerCommand = command("role", 1, role as ServerHandler)
     .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
     .acl(Acl::ADMIN.with(Acl::DANGEROUS))
-    .doc(Group::Server, "2.8.12", "O(1)", "Tells the replication role, and who is at the other end.");
+    .doc(Group::Server, "2.8.12", "O(1)", "Returns the replication role, and the peers.");
 
 fn role(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
@@ -469,7 +469,7 @@ static WAITAOF: ServerCommand = command("waitaof", 4, waitaof as ServerHandler)
         Group::Generic,
         "7.2.0",
         "O(1)",
-        "Waits until what was written is in the append-only file on disk, here or with replicas.",
+        "Waits until the client's writes are in the append-only file on disk, here or with replicas.",
     )
     .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_MIN]);
 

@@ -93,7 +93,7 @@ static DEBUG: ServerCommand = command("script|debug", 3, debug as ServerHandler)
     .flags(Flags::NOSCRIPT)
     .acl(Acl::SCRIPTING)
     .syntax("mode(YES|SYNC|NO)")
-    .doc(Group::Scripting, "3.2.0", "O(1)", "Sets the debug mode of scripts, of which there is none but NO.");
+    .doc(Group::Scripting, "3.2.0", "O(1)", "Sets the debug mode of scripts; only NO is accepted.");
 
 fn debug(call: &mut Call<'_>) -> Outcome {
     match call.rest(2).one_of(&[("no", false), ("yes", true), ("sync", true)]) {
@@ -112,7 +112,7 @@ static EXISTS: ServerCommand = command("script|exists", -3, exists as ServerHand
         Group::Scripting,
         "2.6.0",
         "O(N) with N being the number of scripts to check",
-        "Tells which scripts the server knows.",
+        "Checks which scripts the server knows.",
     )
     .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_LOGICAL_AND]);
 

@@ -14,7 +14,7 @@ pub static COMMANDS: &[&ServerCommand] = &[&TIME, &SHUTDOWN];
 static TIME: ServerCommand = command("time", 1, time as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
     .acl(Acl::NONE)
-    .doc(Group::Server, "2.6.0", "O(1)", "Tells the server's time.")
+    .doc(Group::Server, "2.6.0", "O(1)", "Returns the server's time.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn time(call: &mut Call<'_>) -> Outcome {

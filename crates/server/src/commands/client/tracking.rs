@@ -17,7 +17,7 @@ pub(super) static TRACKING: ServerCommand = command("client|tracking", -3, track
         Group::Connection,
         "6.0.0",
         "O(1), more with some options",
-        "Chooses whether the connection is told when keys that it has read change.",
+        "Chooses whether the connection is notified when keys that it has read change.",
     );
 
 /// With BCAST all shards report every change.
@@ -140,7 +140,7 @@ pub(super) static CACHING: ServerCommand = command("client|caching", 3, caching 
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("mode(YES|NO)")
-    .doc(Group::Connection, "6.0.0", "O(1)", "Tells whether the next command's keys are tracked.");
+    .doc(Group::Connection, "6.0.0", "O(1)", "Sets whether the next command's keys are tracked.");
 
 fn caching(call: &mut Call<'_>) -> Outcome {
     let mode = call.rest(2).one_of(&[("yes", true), ("no", false)]);
@@ -170,7 +170,7 @@ fn caching(call: &mut Call<'_>) -> Outcome {
 pub(super) static GETREDIR: ServerCommand = command("client|getredir", 2, getredir as ServerHandler)
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
-    .doc(Group::Connection, "6.0.0", "O(1)", "Tells where tracking notices are sent to.");
+    .doc(Group::Connection, "6.0.0", "O(1)", "Returns the connection that tracking notices are sent to.");
 
 fn getredir(call: &mut Call<'_>) -> Outcome {
     let redirect = redirect_of(call);
@@ -189,7 +189,7 @@ pub(super) static TRACKINGINFO: ServerCommand =
         Group::Connection,
         "6.2.0",
         "O(1)",
-        "Tells how the connection tracks keys.",
+        "Returns how the connection tracks keys.",
     );
 
 fn trackinginfo(call: &mut Call<'_>) -> Outcome {

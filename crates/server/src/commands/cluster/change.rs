@@ -81,7 +81,7 @@ fn addslotsrange(call: &mut Call<'_>) -> Outcome {
 pub(super) static DELSLOTS: ServerCommand = command("cluster|delslots", -3, delslots as ServerHandler)
     .flags(CHANGE)
     .syntax("*slot:i")
-    .doc(Group::Cluster, "3.0.0", "O(N) for N slots", "Forgets who has slots.");
+    .doc(Group::Cluster, "3.0.0", "O(N) for N slots", "Unassigns slots.");
 
 fn delslots(call: &mut Call<'_>) -> Outcome {
     node(call)?;
@@ -93,7 +93,7 @@ pub(super) static DELSLOTSRANGE: ServerCommand =
     command("cluster|delslotsrange", -4, delslotsrange as ServerHandler)
         .flags(CHANGE)
         .syntax("*range(start-slot:i end-slot:i)")
-        .doc(Group::Cluster, "7.0.0", "O(N) for N slots", "Forgets who has ranges of slots.");
+        .doc(Group::Cluster, "7.0.0", "O(N) for N slots", "Unassigns ranges of slots.");
 
 fn delslotsrange(call: &mut Call<'_>) -> Outcome {
     node(call)?;
@@ -252,7 +252,7 @@ pub(super) static SETSLOT: ServerCommand = command("cluster|setslot", -4, setslo
     .flags(CHANGE)
     .syntax("slot:i subcommand(importing=IMPORTING|migrating=MIGRATING|node=NODE|STABLE) ?timeout:i=TIMEOUT^8.0.0")
     .doc(Group::Cluster, "3.0.0", "O(1)", "Says where a slot comes from, goes to, or is.")
-    .history(&[("8.0.0", "Replicas are told first; takes TIMEOUT, as Valkey does.")]);
+    .history(&[("8.0.0", "Replicas get it first; takes TIMEOUT, as Valkey does.")]);
 
 /// Longest wait for replicas, in milliseconds.
 const REPLICATION_TIMEOUT_MS: i64 = 2_000;

@@ -75,7 +75,7 @@ pub(super) static GETSLOTMIGRATIONS: ServerCommand =
         Group::Cluster,
         "9.0.0",
         "O(N), where N is the number of active slot import and export jobs.",
-        "Tells of slot migrations that are under way or ended lately.",
+        "Lists slot migrations that are under way or ended lately.",
     );
 
 fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
@@ -119,7 +119,7 @@ pub(super) static SYNCSLOTS: ServerCommand = command("cluster|syncslots", -3, sy
     .flags(CHANGE.with(Flags::SYSTEM))
     .control(Control::TrackSlots)
     .syntax("message ?*argument")
-    .doc(Group::Cluster, "9.0.0", "Depends on subcommand.", "What the ends of a slot migration say.");
+    .doc(Group::Cluster, "9.0.0", "Depends on subcommand.", "Messages between the ends of a slot migration.");
 
 fn syncslots(call: &mut Call<'_>) -> Outcome {
     node(call)?;

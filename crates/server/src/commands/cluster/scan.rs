@@ -29,7 +29,7 @@ pub(super) static CLUSTERSCAN: ServerCommand = command("clusterscan", -2, cluste
         Group::Cluster,
         "9.1.0",
         "O(1) for every call, O(N) for all of them, N being the number of keys in the cluster",
-        "Returns some keys of the cluster and a cursor with which to go on.",
+        "Returns some keys of the cluster and a cursor for the next call.",
     )
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_SPECIAL, Tip::RESPONSE_SPECIAL]);
 

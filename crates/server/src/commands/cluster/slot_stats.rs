@@ -52,7 +52,7 @@ pub(super) static SLOT_STATS: ServerCommand = command("cluster|slot-stats", -4, 
         Group::Cluster,
         "8.2.0",
         "O(N) for N slots and their keys, O(N*log(N)) in order",
-        "Tells how the node's slots are used.",
+        "Returns the use of the node's slots.",
     )
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS]);
 

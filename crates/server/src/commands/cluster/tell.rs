@@ -41,7 +41,7 @@ fn text(call: &mut Call<'_>, tell: impl FnOnce(&Cluster, Viewer) -> String) -> O
 
 pub(super) static INFO: ServerCommand = command("cluster|info", 2, info as ServerHandler)
     .flags(TELL)
-    .doc(Group::Cluster, "3.0.0", "O(1)", "Tells the state of the cluster as the node sees it.")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Returns the state of the cluster as the node sees it.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
@@ -61,7 +61,7 @@ pub(super) static MYID: ServerCommand = command("cluster|myid", 2, myid as Serve
     Group::Cluster,
     "3.0.0",
     "O(1)",
-    "Tells the id of the node.",
+    "Returns the id of the node.",
 );
 
 fn myid(call: &mut Call<'_>) -> Outcome {
@@ -72,7 +72,7 @@ fn myid(call: &mut Call<'_>) -> Outcome {
 
 pub(super) static MYSHARDID: ServerCommand = command("cluster|myshardid", 2, myshardid as ServerHandler)
     .flags(TELL)
-    .doc(Group::Cluster, "7.2.0", "O(1)", "Tells the id of the node's shard.")
+    .doc(Group::Cluster, "7.2.0", "O(1)", "Returns the id of the node's shard.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn myshardid(call: &mut Call<'_>) -> Outcome {
@@ -84,7 +84,7 @@ fn myshardid(call: &mut Call<'_>) -> Outcome {
 pub(super) static SLOTS: ServerCommand = command("cluster|slots", 2, slots as ServerHandler)
     .flags(ALWAYS)
     .doc(Group::Cluster, "3.0.0", "O(N) for N nodes", "Lists ranges of slots with their nodes.")
-    .history(&[("4.0.0", "Tells ids of nodes."), ("7.0.0", "Tells what else is known of a node's address.")])
+    .history(&[("4.0.0", "Returns ids of nodes."), ("7.0.0", "Returns further parts of a node's address.")])
     .deprecated("7.0.0", "`CLUSTER SHARDS`")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
@@ -252,7 +252,7 @@ fn count_failure_reports(call: &mut Call<'_>) -> Outcome {
 pub(super) static KEYSLOT: ServerCommand = command("cluster|keyslot", 3, keyslot as ServerHandler)
     .flags(TELL)
     .syntax("key")
-    .doc(Group::Cluster, "3.0.0", "O(N) for N bytes of the key", "Tells the slot of a key.");
+    .doc(Group::Cluster, "3.0.0", "O(N) for N bytes of the key", "Returns the slot of a key.");
 
 fn keyslot(call: &mut Call<'_>) -> Outcome {
     node(call)?;

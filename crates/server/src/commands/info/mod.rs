@@ -17,7 +17,7 @@ static INFO: ServerCommand = command("info", -1, info as ServerHandler)
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::WALK))
     .acl(martlet_command::Acl::DANGEROUS)
     .syntax("?*section")
-    .doc(Group::Server, "1.0.0", "O(1)", "Tells the server's state and statistics.")
+    .doc(Group::Server, "1.0.0", "O(1)", "Returns the server's state and statistics.")
     .history(&[("7.0.0", "Takes several sections.")])
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL]);
 
