@@ -16,13 +16,13 @@ pub struct Options {
 
 /// Runs the test `crash` with this number of rounds.
 pub fn run(options: &Options) -> Outcome {
-    repeat("crash", "", "CRASH", options.rounds, options.seed)
+    repeat("crash::", "CRASH", options.rounds, options.seed)
 }
 
-/// Runs the cases of a test that `filter` names, with their settings from `MARTLET_{name}_…`.
-pub fn repeat(test: &str, filter: &str, name: &str, rounds: u64, seed: Option<u64>) -> Outcome {
+/// Runs the tests that `filter` names, with their settings from `MARTLET_{name}_…`.
+pub fn repeat(filter: &str, name: &str, rounds: u64, seed: Option<u64>) -> Outcome {
     let mut command = Command::new("cargo");
-    command.args(["test", "-p", "martlet", "--test", test, filter, "--", "--nocapture"]).current_dir(root());
+    command.args(["test", "-p", "martlet", "--test", "all", filter, "--", "--nocapture"]).current_dir(root());
     command.env(format!("MARTLET_{name}_ROUNDS"), rounds.to_string());
     if let Some(seed) = seed {
         command.env(format!("MARTLET_{name}_SEED"), seed.to_string());

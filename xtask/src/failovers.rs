@@ -16,5 +16,5 @@ pub struct Options {
 
 /// Runs the checker of acknowledged writes with this number of failovers.
 pub fn run(options: &Options) -> Outcome {
-    repeat("cluster", "losses", "FAILOVER", options.rounds, options.seed)
+    repeat("cluster::losses", "FAILOVER", options.rounds, options.seed)
 }

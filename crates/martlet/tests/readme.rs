@@ -1,5 +1,5 @@
 //! The README's transcript of the first five minutes: each command gives the printed reply.
-//! `MARTLET_WRITE_README=1 cargo test -p martlet --test readme` writes the present replies.
+//! `MARTLET_WRITE_README=1 cargo test -p martlet --test all readme` writes the present replies.
 
 use martlet_testkit::server::Server;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_martlet");
 const BEGIN: &str =
-    "<!-- transcript: MARTLET_WRITE_README=1 cargo test -p martlet --test readme -->\n\n```console\n";
+    "<!-- transcript: MARTLET_WRITE_README=1 cargo test -p martlet --test all readme -->\n\n```console\n";
 const END: &str = "```\n\n<!-- end of transcript -->";
 const PROMPT: &str = "$ ";
 
