@@ -2,8 +2,9 @@
 //! this. One build serves all: the tests' own.
 
 use crate::changes::Changes;
-use crate::run::{Outcome, cargo, root, step};
+use crate::run::{Outcome, root, step};
 use crate::{checks, docs, man};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Files that can change a manual page or a completion.
@@ -40,7 +41,7 @@ pub fn run() -> Outcome {
     let changes = Changes::of_branch();
     checks::sources()?;
     docs::check()?;
-    cargo(&["test", "--workspace"])?;
+    tests()?;
     let program = root().join("target/debug/martlet");
     if wanted(&changes, MAN, "manual pages and completions") {
         man::make(&program)?;
@@ -54,6 +55,31 @@ pub fn run() -> Outcome {
         true => lab(&smoke),
         false => lab(&[&smoke[..], &["--without-pages"]].concat()),
     }
+}
+
+/// Where tests without their peer leave a line each (`peers` of the crate `testkit`).
+const SKIPPED: &str = "target/skipped-tests.txt";
+/// Tests at a time for each core: many wait for servers most of their time.
+const TESTS_FOR_EACH_CORE: usize = 2;
+
+/// All tests, and how many of them have compared with nothing.
+fn tests() -> Outcome {
+    let notes = root().join(SKIPPED);
+    let _ = std::fs::remove_file(&notes);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut command = Command::new("cargo");
+    command.args(["test", "--workspace"]).current_dir(root());
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", (TESTS_FOR_EACH_CORE * cores).to_string());
+    }
+    let outcome = step(&mut command);
+    let notes = std::fs::read_to_string(notes).unwrap_or_default();
+    let notes: BTreeSet<&str> = notes.lines().collect();
+    let tests: BTreeSet<&str> =
+        notes.iter().filter_map(|note| note.split_once(": ")).map(|(test, _)| test).collect();
+    eprintln!("x: {} tests skipped, as a whole or in part", tests.len());
+    notes.iter().for_each(|note| eprintln!("x:   {note}"));
+    outcome
 }
 
 /// Whether a chore can have another outcome than on the main branch; the log says when it is left out.

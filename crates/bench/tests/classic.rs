@@ -2,9 +2,8 @@
 //! output of both, and its results must be the same but for the numbers. Without Redis' programs these tests
 //! say so and pass.
 
-mod common;
-
-use common::calls;
+use crate::common::{self, calls};
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 use std::io::Write;
 use std::path::Path;
@@ -12,14 +11,6 @@ use std::process::{Command, Output, Stdio};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet-bench");
 const THEIRS: &str = "redis-benchmark";
-
-fn is_installed(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    found.is_ok() || {
-        eprintln!("{program} is NOT installed: the classic command line is not compared");
-        false
-    }
-}
 
 fn server() -> Option<Server> {
     let installed = is_installed("redis-server") && is_installed(THEIRS);

@@ -2,9 +2,10 @@
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 /// Slots of each of the three nodes, first and last.
 const SLOTS: [[&str; 2]; 3] = [["0", "5460"], ["5461", "10922"], ["10923", "16383"]];
@@ -37,8 +38,7 @@ fn calls(node: &Server, command: &str) -> u64 {
 
 impl Cluster {
     fn start() -> Option<Cluster> {
-        if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
-            eprintln!("redis-server is NOT installed: cluster mode is not tested");
+        if !is_installed("redis-server") {
             return None;
         }
         let bus: Vec<ReservedPort> = (0..3).map(|_| ReservedPort::take().expect("a port")).collect();

@@ -2,6 +2,7 @@
 //! has no room for more. Without redis-server these tests say so and pass.
 
 use io_uring::{opcode, types};
+use martlet_testkit::peers::{self, is_installed};
 use martlet_testkit::server::Server;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -45,10 +46,10 @@ fn run_measured(command: &mut Command) -> (Output, String, u64) {
 
 #[test]
 fn ten_thousand_connections_fit_into_200_mb() {
-    if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err()
-        || file_limit() < CONNECTIONS + 1000
-    {
-        eprintln!("redis-server is NOT installed, or too few files may be opened: memory is not tested");
+    if file_limit() < CONNECTIONS + 1000 {
+        return peers::skip("too few files may be opened");
+    }
+    if !is_installed("redis-server") {
         return;
     }
     let clients = (CONNECTIONS + 100).to_string();
@@ -113,8 +114,7 @@ fn keeper(connections: usize) -> (String, std::thread::JoinHandle<Vec<io_uring::
 #[test]
 fn sixty_thousand_idle_connections_fit_into_200_mb() {
     if !martlet_client::mux::uring_works() {
-        eprintln!("there is NO io_uring: so many connections are not tested");
-        return;
+        return peers::skip("there is no io_uring");
     }
     let (port, server) = keeper(MANY);
     let (output, text, peak) = run_measured(Command::new(OURS).args([
@@ -134,8 +134,7 @@ fn sixty_thousand_idle_connections_fit_into_200_mb() {
 
 #[test]
 fn a_server_that_takes_no_more_connections_is_quoted() {
-    if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("redis-server is NOT installed: refused connections are not tested");
+    if !is_installed("redis-server") {
         return;
     }
     let server = Server::start(Path::new("redis-server"), &["--maxclients", "20"]).expect("starts");

@@ -1,19 +1,16 @@
 //! TLS against a real redis-server, with the test's certificates: effects of a right configuration, and
 //! messages of a wrong one. Without redis-server or openssl these tests say so and pass.
 
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 /// A server that speaks TLS and asks for client certificates, and the files that belong to it.
 struct Secured {
     _server: Server,
     directory: tempfile::TempDir,
     port: ReservedPort,
-}
-
-fn is_installed(program: &str, argument: &str) -> bool {
-    Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
 /// Runs openssl in `directory`.
@@ -25,11 +22,8 @@ fn openssl(directory: &Path, line: &str) {
 impl Secured {
     /// `None` where this machine lacks a needed program.
     fn start() -> Option<Secured> {
-        for (program, argument) in [("redis-server", "--version"), ("openssl", "version")] {
-            if !is_installed(program, argument) {
-                eprintln!("{program} is NOT installed: TLS is not tested");
-                return None;
-            }
+        if !["redis-server", "openssl"].into_iter().all(is_installed) {
+            return None;
         }
         let directory = tempfile::tempdir().expect("a directory");
         let at = directory.path();

@@ -1,12 +1,12 @@
 //! What each kind of workload does to a real redis-server, seen from the server's side: its counters, keys,
 //! times to live and connections. Without Redis' programs these tests say so and pass.
 
-mod common;
-
+use crate::common;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet-bench");
 
@@ -17,13 +17,8 @@ struct Bed {
 }
 
 fn bed() -> Option<Bed> {
-    for program in ["redis-server", "redis-cli"] {
-        let found =
-            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if found.is_err() {
-            eprintln!("{program} is NOT installed: workloads have not been run");
-            return None;
-        }
+    if !["redis-server", "redis-cli"].into_iter().all(is_installed) {
+        return None;
     }
     let server = Server::start(Path::new("redis-server"), &[] as &[&str]).expect("redis-server starts");
     Some(Bed { server, directory: tempfile::tempdir().expect("a directory") })

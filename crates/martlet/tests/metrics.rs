@@ -1,6 +1,7 @@
 //! Metrics and the page about the server, over HTTP as a scraper and a browser send it.
 
 use martlet_client::blocking::Client;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,9 +110,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
 /// Prometheus' own reader finds no fault; its remarks on style are named in docs/metrics.md, and no more.
 #[test]
 fn promtool_complains_of_redis_exporters_names_alone() {
-    let is_installed = Command::new("promtool").arg("--version").output().is_ok();
-    if !is_installed {
-        eprintln!("promtool is NOT installed: metrics are not checked with it");
+    if !is_installed("promtool") {
         return;
     }
     let watched = Watched::start(&["--enable-debug-command", "yes"]);
@@ -388,9 +387,8 @@ fn other_servers_are_shown_too() {
     let mut client = Client::connect(ours.address()).unwrap();
     client.command(&["CONFIG", "SET", "requirepass", "secret"]).unwrap();
     let mut servers = vec![(ours, ":secret@")];
-    match Server::start(Path::new("redis-server"), &[] as &[&str]) {
-        Ok(real) => servers.push((real, "")),
-        Err(why) => println!("redis-server is not installed, its metrics are not looked at: {why}"),
+    if is_installed("redis-server") {
+        servers.push((Server::start(Path::new("redis-server"), &[] as &[&str]).unwrap(), ""));
     }
     for (server, login) in &servers {
         let exporter = Exporter::start(&format!("redis://{login}{}", server.address()));

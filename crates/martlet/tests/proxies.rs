@@ -3,6 +3,7 @@
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply, encode_request};
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,9 +27,7 @@ struct Proxy {
 
 impl Proxy {
     fn start(servers: &[Server]) -> Option<Proxy> {
-        let is_installed = Command::new(PROXY).arg("--version").stderr(Stdio::null()).output().is_ok();
-        if !is_installed {
-            println!("{PROXY} is not installed: no server is behind a proxy");
+        if !is_installed(PROXY) {
             return None;
         }
         let (port, directory) = (ReservedPort::take().unwrap(), tempfile::tempdir().unwrap());

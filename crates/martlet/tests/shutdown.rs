@@ -4,10 +4,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -75,8 +75,7 @@ const CASES: &[Case] = &[
 
 /// Ours, and redis-server if it is installed.
 fn programs() -> Vec<&'static str> {
-    let is_installed = Command::new("redis-server").arg("--version").output().is_ok();
-    if is_installed { vec![OURS, "redis-server"] } else { vec![OURS] }
+    if is_installed("redis-server") { vec![OURS, "redis-server"] } else { vec![OURS] }
 }
 
 /// The files below a directory that are not the test's, without what only one server removes at its end.

@@ -479,7 +479,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn replicas_follow_over_tls() {
-    let has_peer = std::process::Command::new("redis-server").arg("--version").output().is_ok();
+    let has_peer = is_installed("redis-server");
     let pairs = [(OURS, OURS), (OURS, "redis-server"), ("redis-server", OURS)];
     for (primary, replica) in &pairs[..if has_peer { 3 } else { 1 }] {
         let authority = Authority::new();

@@ -113,6 +113,9 @@ fn findings(root: &Path) -> Result<Vec<String>, std::io::Error> {
         let text = std::fs::read_to_string(path)?;
         let shown = path.strip_prefix(root).unwrap_or(path).display().to_string();
         findings.extend(source::findings(&shown, &text));
+        if !has_doctests(&root.join(&shown)) {
+            findings.extend(source::untested_examples(&shown, &text));
+        }
     }
     findings.extend(language::findings(root, &sources)?);
     findings.extend(linked_findings(EDGES, UNLINKED));
@@ -126,6 +129,13 @@ fn findings(root: &Path) -> Result<Vec<String>, std::io::Error> {
         }
     }
     Ok(findings)
+}
+
+/// Whether cargo runs the examples in the comments of a file's crate.
+fn has_doctests(path: &Path) -> bool {
+    let folder = path.ancestors().find(|folder| folder.ends_with("src")).and_then(Path::parent);
+    let manifest = folder.and_then(|folder| std::fs::read_to_string(folder.join("Cargo.toml")).ok());
+    !manifest.unwrap_or_default().lines().any(|line| line == "doctest = false")
 }
 
 fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) -> Result<(), std::io::Error> {

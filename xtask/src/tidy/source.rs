@@ -56,6 +56,25 @@ pub fn findings(path: &str, text: &str) -> Vec<String> {
     findings
 }
 
+/// Examples in comments of a crate whose manifest keeps cargo from running them: `doctest = false` saves the
+/// build of a program for each crate, and holds while there is no example.
+pub fn untested_examples(path: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut is_inside = false;
+    for (index, line) in text.lines().enumerate() {
+        let comment = line.trim_start().strip_prefix("//").and_then(|rest| rest.strip_prefix(['/', '!']));
+        let Some(kind) = comment.and_then(|comment| comment.trim_start().strip_prefix("```")) else {
+            continue;
+        };
+        is_inside = !is_inside;
+        if is_inside && !["text", "ignore", "sh", "toml"].contains(&kind) {
+            let number = index + 1;
+            findings.push(format!("{path}:{number}: cargo does not run this example (doctest = false)"));
+        }
+    }
+    findings
+}
+
 /// What holds outside tests.
 fn product_findings(path: &str, lines: &[&str]) -> Vec<String> {
     let mut findings = Vec::new();
@@ -162,6 +181,14 @@ mod tests {
 
     fn count(path: &str, body: &str) -> usize {
         findings(path, &format!("//! x\n{body}\n")).len()
+    }
+
+    #[test]
+    fn examples_that_no_test_runs_are_found() {
+        let example =
+            |kind: &str| untested_examples("a.rs", &format!("/// ```{kind}\n/// f();\n/// ```\n")).len();
+        assert_eq!([example(""), example("no_run"), example("text")], [1, 1, 0]);
+        assert_eq!(untested_examples("a.rs", "let text = \"```\";\n").len(), 0);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 mod bus;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bus::Bus;
@@ -12,6 +11,7 @@ use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_cluster::machine::{Action, Failover};
 use martlet_cluster::packet::Published;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 
 const NODE_TIMEOUT_MS: i64 = 2_000;
@@ -40,8 +40,7 @@ fn ask(node: &Server, words: &[&str]) -> String {
 impl Mixed {
     fn start(name: &str, count: usize) -> Option<Mixed> {
         let program = std::env::var("MARTLET_CLUSTER_PEER").unwrap_or_else(|_| "redis-server".into());
-        if Command::new(&program).arg("--version").stdout(Stdio::null()).status().is_err() {
-            eprintln!("{program} is NOT installed: clusters with real servers are not tested");
+        if !is_installed(&program) {
             return None;
         }
         let timeout = NODE_TIMEOUT_MS.to_string();

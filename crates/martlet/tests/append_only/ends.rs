@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use martlet_client::resp::Reply;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 
 use super::{OURS, file_of, run, start, stop};
@@ -145,8 +146,7 @@ fn a_torn_end_stays_beside_the_file() {
 /// Whatever redis-server refuses is refused here, too.
 #[test]
 fn no_file_loads_that_redis_refuses() {
-    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
-        println!("redis-server is not installed: ends of files are not compared with it");
+    if !is_installed("redis-server") {
         return;
     }
     let torn = ["", "*3\r\n$3\r\nSET\r\n$1\r\nx\r\n$1\r\ny", "*3\r\n$3", "*"].map(String::from);

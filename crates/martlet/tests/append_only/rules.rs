@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 
 use super::full_disk::limit_files;
@@ -213,8 +214,7 @@ fn file_bytes(directory: &Path) -> (u64, u64) {
 
 /// Ours, and the real one where it is installed.
 fn programs() -> Vec<&'static str> {
-    let has_peer = std::process::Command::new("redis-server").arg("--version").output().is_ok();
-    [OURS].into_iter().chain(has_peer.then_some("redis-server")).collect()
+    [OURS].into_iter().chain(is_installed("redis-server").then_some("redis-server")).collect()
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `martlet check-aof`, beside redis-check-aof if that is installed.
 
+use martlet_testkit::peers::is_installed;
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -26,7 +27,7 @@ fn output(command: &mut Command, input: &str) -> (i32, String) {
 #[test]
 fn the_tool_says_what_redis_check_aof_says() {
     const SET: &str = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n";
-    let is_installed = Command::new("redis-check-aof").arg("-v").output().is_ok();
+    let has_peer = is_installed("redis-check-aof");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file.aof");
     let name = path.to_str().unwrap();
@@ -70,7 +71,7 @@ fn the_tool_says_what_redis_check_aof_says() {
             assert_eq!([left.as_slice(), &fs::read(kept).unwrap()].concat(), content.as_bytes());
         }
         assert!(ours == status && text.contains(sign), "{content:?}: {ours}, {text}");
-        if is_installed {
+        if has_peer {
             fs::write(&path, &content).unwrap();
             let (theirs, their_text) = output(Command::new("redis-check-aof").args(&all), input);
             assert_eq!((ours, &left), (theirs, &fs::read(&path).unwrap()), "{content:?}: {their_text}");

@@ -1,17 +1,10 @@
 //! Each form of output, and what scripts read, to the byte as redis-cli has it.
 
 use super::{ours, responder, run};
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 use std::path::Path;
 use std::process::Command;
-
-pub fn is_installed() -> bool {
-    let found = Command::new("redis-cli").arg("--version").output().is_ok();
-    if !found {
-        eprintln!("redis-cli is NOT installed: nothing to compare with");
-    }
-    found
-}
 
 /// Runs both, and fails where they differ.
 fn compare(arguments: &[&str], input: &[u8]) {
@@ -59,7 +52,7 @@ const REPLIES: &[&str] = &[
 
 #[test]
 fn every_reply_in_every_form() {
-    if !is_installed() {
+    if !is_installed("redis-cli") {
         return;
     }
     let port = responder::start();
@@ -81,7 +74,7 @@ fn every_reply_in_every_form() {
 
 #[test]
 fn commands_of_a_pipe_and_what_goes_wrong_in_it() {
-    if !is_installed() {
+    if !is_installed("redis-cli") {
         return;
     }
     let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &["server"]).unwrap();

@@ -1,11 +1,11 @@
 //! `--cluster`: Martlet clusters that Martlet's tool makes, changes and mends; and, where redis-cli is
 //! installed, the reports of both on one cluster, and the results when each does the same to a twin.
 
-use super::beside::is_installed;
 use super::{Run, ours, run};
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_client::slot::{slot_of, tags};
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 use std::path::Path;
 use std::process::Command;
@@ -481,7 +481,7 @@ fn compare(words: &[&str], input: &str) {
 
 #[test]
 fn what_is_said_is_what_redis_cli_says() {
-    if !is_installed() {
+    if !is_installed("redis-cli") {
         return;
     }
     compare(&["help"], "");
@@ -531,7 +531,7 @@ fn what_is_said_is_what_redis_cli_says() {
 
 #[test]
 fn twins_are_brought_up_alike() {
-    if !is_installed() {
+    if !is_installed("redis-cli") {
         return;
     }
     let twins: [Vec<Node>; 2] = [(); 2].map(|()| (0..6).map(|_| Node::start(&[])).collect());

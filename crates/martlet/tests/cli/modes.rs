@@ -3,6 +3,7 @@
 use super::{ours, run};
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply, encode_request};
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -97,8 +98,7 @@ fn big_keys_are_those_that_redis_cli_finds() {
     let biggest = r#"Biggest string found "big \"key\"\n" has 5000 bytes"#;
     assert!(lines.iter().any(|line| line == biggest), "{lines:?}");
     assert!(text.contains("% of keys, avg size 3.00)"), "{text}");
-    if Command::new("redis-cli").arg("--version").output().is_err() {
-        eprintln!("redis-cli is NOT installed: nothing to compare with");
+    if !is_installed("redis-cli") {
         return;
     }
     for mode in ["--bigkeys", "--memkeys"] {
@@ -167,8 +167,7 @@ fn figures_are_printed_each_interval() {
 
 /// A real server, whose snapshots and stream replicas get.
 fn real() -> Option<(Server, String)> {
-    if Command::new("redis-server").arg("--version").output().is_err() {
-        eprintln!("redis-server is NOT installed: nobody to replicate from");
+    if !is_installed("redis-server") {
         return None;
     }
     let server = Server::start(Path::new("redis-server"), &["--save", ""]).unwrap();

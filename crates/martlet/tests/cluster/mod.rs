@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
@@ -49,12 +50,7 @@ const OWN_OPTIONS: &[&str] = &[
 
 /// Whether real ones are installed; says so if they are not.
 fn has_peer() -> bool {
-    let is_there = |name: &str| Command::new(name).arg("--version").output().is_ok();
-    let is_installed = is_there(PEER) && is_there(CLI);
-    if !is_installed {
-        println!("{PEER} and {CLI} are not installed: there is no cluster with them");
-    }
-    is_installed
+    is_installed(PEER) && is_installed(CLI)
 }
 
 /// A node, and the port of its bus.

@@ -12,6 +12,7 @@ use std::process::Command;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::content::{EXPIRY_MS, Size, dump, fill, has_field_expiry};
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
@@ -92,9 +93,8 @@ impl Program {
 /// The servers that files are exchanged with.
 fn peers() -> Vec<Program> {
     let mut peers = Vec::new();
-    match Program::find(Path::new("redis-server")) {
-        Some(peer) => peers.push(peer),
-        None => println!("redis-server is not installed: files are not exchanged with it"),
+    if is_installed("redis-server") {
+        peers.extend(Program::find(Path::new("redis-server")));
     }
     match std::env::var_os("MARTLET_PEERS").filter(|paths| !paths.is_empty()) {
         None => println!("MARTLET_PEERS is not set: files are not exchanged with other versions"),

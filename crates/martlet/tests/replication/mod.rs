@@ -15,11 +15,11 @@ mod sync;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -30,11 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether redis-server is installed; says so if it is not.
 fn has_peer() -> bool {
-    let is_installed = Command::new(PEER).arg("--version").output().is_ok();
-    if !is_installed {
-        println!("{PEER} is not installed: nothing is replicated to or from it");
-    }
-    is_installed
+    is_installed(PEER)
 }
 
 /// Starts a Martlet server, with DEBUG allowed.

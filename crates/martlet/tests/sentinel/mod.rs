@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
@@ -99,11 +100,7 @@ fn spawn(file: &Path, is_ours: bool) -> Child {
 
 /// Whether a real Sentinel can be in the quorum.
 fn has_peer() -> bool {
-    let has_peer = Command::new(PEER).arg("--version").output().is_ok();
-    if !has_peer {
-        println!("{PEER} is not installed: the quorum is of ours alone");
-    }
-    has_peer
+    is_installed(PEER)
 }
 
 fn flat(reply: &Reply) -> Vec<String> {
