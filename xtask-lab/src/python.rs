@@ -1,7 +1,7 @@
 //! `./x bench-python`: the load tester's Python wheel. It is built by maturin, installed beside
 //! resp-benchmark 0.1.7 into an environment below `target/`, and the two classes are compared against a
-//! Martlet server: signatures, attributes, the keys of a load, the figures of a run. The wheel shares the
-//! workspace's debug build, so that only the module itself is compiled.
+//! Martlet server: signatures, attributes, the keys of a load, the figures of a run. It has a separate build
+//! directory, so that it can be built while cargo works on the workspace.
 
 use crate::tools::{prepare_resp_benchmark, tools_environment};
 use martlet_testkit::server::Server;
@@ -38,7 +38,7 @@ pub fn run(options: &Options) -> Outcome {
             .arg("--interpreter")
             .arg(&python)
             .arg("--target-dir")
-            .arg(root().join("target"))
+            .arg(root().join("target/python"))
             .arg("--out")
             .arg(&wheels),
     )?;

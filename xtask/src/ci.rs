@@ -1,11 +1,13 @@
 //! `./x ci`: everything that a change must pass, from a clean clone; `.ci/run` installs its needs and runs
-//! this. One build serves all: the tests' own.
+//! this. One build serves all: the tests' own. Tests wait for servers half of their time, so chores that only
+//! compute run beside them, at the lowest priority.
 
 use crate::changes::Changes;
-use crate::run::{Outcome, root, step};
+use crate::run::{Beside, Outcome, cargo, root, step};
 use crate::{checks, docs, man};
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::time::Duration;
 
 /// Files that can change a manual page or a completion.
 const MAN: &[&str] = &[
@@ -36,25 +38,40 @@ const PAGES: &[&str] = &[
     "xtask-lab/src/report_page.rs",
 ];
 
-/// In this order: what fails fastest comes first.
+/// Runs all of it; the quickest come first.
 pub fn run() -> Outcome {
     let changes = Changes::of_branch();
-    checks::sources()?;
+    checks::form()?;
     docs::check()?;
-    tests()?;
+    cargo(&["test", "--workspace", "--no-run"])?;
+    tests_and_checks(&changes)?;
     let program = root().join("target/debug/martlet");
     if wanted(&changes, MAN, "manual pages and completions") {
         man::make(&program)?;
     }
-    if wanted(&changes, PYTHON, "the Python class") {
-        lab(&["bench-python"])?;
-    }
     let program = program.to_string_lossy();
     let smoke = ["bench-smoke", "--ours", &program];
     match wanted(&changes, PAGES, "pages in a browser") {
-        true => lab(&smoke),
-        false => lab(&[&smoke[..], &["--without-pages"]].concat()),
+        true => step(&mut lab(&smoke)),
+        false => step(&mut lab(&[&smoke[..], &["--without-pages"]].concat())),
     }
+}
+
+/// Until the tests' cargo has seen that all is built: it would wait for clippy's build otherwise.
+const HEAD_START: Duration = Duration::from_secs(5);
+
+/// All tests, and beside them clippy and the Python class. All of them end before one that failed is named.
+fn tests_and_checks(changes: &Changes) -> Outcome {
+    let python = wanted(changes, PYTHON, "the Python class").then(|| lab(&["bench-python"]));
+    let beside = std::thread::spawn(|| {
+        std::thread::sleep(HEAD_START);
+        let clippy = Beside::start("clippy", checks::clippy());
+        (clippy, python.map(|python| Beside::start("python", python)))
+    });
+    let tests = tests();
+    let (clippy, python) = beside.join().map_err(|_| "the thread that starts clippy panicked")?;
+    let outcomes = [tests, clippy.join(), python.map_or(Ok(()), Beside::join)];
+    outcomes.into_iter().collect()
 }
 
 /// Where tests without their peer leave a line each (`peers` of the crate `testkit`).
@@ -92,6 +109,8 @@ fn wanted(changes: &Changes, paths: &[&str], chore: &str) -> bool {
 }
 
 /// A chore of the lab, by the program that its own tests have built.
-fn lab(words: &[&str]) -> Outcome {
-    step(Command::new(root().join("target/debug/xtask-lab")).args(words))
+fn lab(words: &[&str]) -> Command {
+    let mut command = Command::new(root().join("target/debug/xtask-lab"));
+    command.args(words);
+    command
 }

@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The result of a chore: nothing, or why it failed.
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -59,6 +60,48 @@ pub fn step(command: &mut Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{line}: {status}").into()) }
 }
 
+/// A command that runs at the lowest priority beside other steps; its output is kept until it is joined.
+pub struct Beside {
+    line: String,
+    log: PathBuf,
+    thread: JoinHandle<(std::io::Result<ExitStatus>, Duration)>,
+}
+
+impl Beside {
+    /// Starts it; `name` is that of its log below `target/`.
+    pub fn start(name: &str, command: Command) -> Self {
+        let (line, log) = (shown(&command), in_root("target").join(format!("beside-{name}.log")));
+        eprintln!("$ {line}   (beside the next steps)");
+        let path = log.clone();
+        let thread = std::thread::spawn(move || {
+            let began = Instant::now();
+            let run = || {
+                let file = std::fs::File::create(path)?;
+                let mut nice = Command::new("nice");
+                nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+                nice.current_dir(command.get_current_dir().unwrap_or(&root()));
+                nice.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).status()
+            };
+            (run(), began.elapsed())
+        });
+        Self { line, log, thread }
+    }
+
+    /// Waits for its end, shows its output and how long it took, and fails when it did.
+    ///
+    /// # Errors
+    /// It could not be started, or ended badly.
+    pub fn join(self) -> Outcome {
+        let Self { line, log, thread } = self;
+        let (status, time) = thread.join().map_err(|_| format!("{line}: its thread panicked"))?;
+        let output = std::fs::read(log).unwrap_or_default();
+        eprint!("{}", String::from_utf8_lossy(&output));
+        eprintln!("x: {} s for {line}   (beside other steps)", time.as_secs());
+        let status = status.map_err(|error| format!("{line}: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("{line}: {status}").into()) }
+    }
+}
+
 /// Whether a program can be started at all.
 pub fn is_installed(program: &str, argument: &str) -> bool {
     Command::new(program).arg(argument).output().is_ok_and(|output| output.status.success())
@@ -95,4 +138,20 @@ impl Tally {
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_beside_others_fails_when_it_is_joined() {
+        let run = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            Beside::start("test", command).join().map_err(|error| error.to_string())
+        };
+        assert_eq!(run("exit 0"), Ok(()));
+        assert!(run("exit 3").is_err_and(|error| error.contains("exit 3") && error.contains("status: 3")));
+    }
 }
