@@ -123,7 +123,10 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         (b"", "unexpected end, at offset 0"),
         (b"REDIS0010\xfe\x20\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "directive databases, at offset 16"),
         // An empty collection before it is no key and hides none.
-        (b"REDIS0010\xfe\x20\x02\x01e\0\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "directive databases, at offset 20"),
+        (
+            b"REDIS0010\xfe\x20\x02\x01e\0\0\x01k\x01v\xff\0\0\0\0\0\0\0\0",
+            "directive databases, at offset 20",
+        ),
         (b"REDIS0010\0\x01k\x01v\0\x01k\x01v\xff\0\0\0\0\0\0\0\0", "a key that is there already, at offset"),
         // Of two faults in different shards the first in the file, whichever shard is read first.
         (
