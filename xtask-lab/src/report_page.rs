@@ -51,7 +51,7 @@ const REPORTS: &[Report] = &[
     ),
     (
         "search",
-        &["--duration", "300ms", "--slo", "p99<1h", "GET {key uniform 1000}"],
+        &["--duration", "100ms", "--slo", "p99<1h", "GET {key uniform 1000}"],
         &["Search for the highest rate", "Search for the highest rate: latency"],
     ),
 ];

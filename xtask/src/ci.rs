@@ -50,11 +50,14 @@ pub fn run() -> Outcome {
         man::make(&program)?;
     }
     let program = program.to_string_lossy();
-    let smoke = ["bench-smoke", "--ours", &program];
-    match wanted(&changes, PAGES, "pages in a browser") {
-        true => step(&mut lab(&smoke)),
-        false => step(&mut lab(&[&smoke[..], &["--without-pages"]].concat())),
+    let pages = ["bench-report", "dashboard"].into_iter().filter(|_| changes.touch(PAGES));
+    let pages: Vec<Beside> =
+        pages.map(|chore| Beside::start(chore, lab(&[chore, "--ours", &program]))).collect();
+    if pages.is_empty() {
+        left_out("pages in a browser");
     }
+    let smoke = step(&mut lab(&["bench-smoke", "--without-pages", "--ours", &program]));
+    std::iter::once(smoke).chain(pages.into_iter().map(Beside::join)).collect()
 }
 
 /// Until the tests' cargo has seen that all is built: it would wait for clippy's build otherwise.
@@ -103,9 +106,13 @@ fn tests() -> Outcome {
 fn wanted(changes: &Changes, paths: &[&str], chore: &str) -> bool {
     let is_wanted = changes.touch(paths);
     if !is_wanted {
-        eprintln!("x: nothing that {chore} depend on has changed since the main branch; left out");
+        left_out(chore);
     }
     is_wanted
+}
+
+fn left_out(chore: &str) {
+    eprintln!("x: {chore}: left out, since the branch changes nothing that they depend on");
 }
 
 /// A chore of the lab, by the program that its own tests have built.
