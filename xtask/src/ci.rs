@@ -57,7 +57,9 @@ pub fn run() -> Outcome {
         left_out("pages in a browser");
     }
     let smoke = step(&mut lab(&["bench-smoke", "--without-pages", "--ours", &program]));
-    std::iter::once(smoke).chain(pages.into_iter().map(Beside::join)).collect()
+    // All of them end before one that failed is named.
+    let pages: Vec<Outcome> = pages.into_iter().map(Beside::join).collect();
+    std::iter::once(smoke).chain(pages).collect()
 }
 
 /// Until the tests' cargo has seen that all is built: it would wait for clippy's build otherwise.
