@@ -3,7 +3,7 @@
 //! compute run beside them, at the lowest priority.
 
 use crate::changes::Changes;
-use crate::run::{Beside, Outcome, cargo, root, step};
+use crate::run::{Beside, Outcome, cargo, root, step, target_dir};
 use crate::{checks, docs, man};
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -45,7 +45,7 @@ pub fn run() -> Outcome {
     docs::check()?;
     cargo(&["test", "--workspace", "--no-run"])?;
     tests_and_checks(&changes)?;
-    let program = root().join("target/debug/martlet");
+    let program = target_dir().join("debug/martlet");
     if wanted(&changes, MAN, "manual pages and completions") {
         man::make(&program)?;
     }
@@ -119,7 +119,7 @@ fn left_out(chore: &str) {
 
 /// A chore of the lab, by the program that its own tests have built.
 fn lab(words: &[&str]) -> Command {
-    let mut command = Command::new(root().join("target/debug/xtask-lab"));
+    let mut command = Command::new(target_dir().join("debug/xtask-lab"));
     command.args(words);
     command
 }

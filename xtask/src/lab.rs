@@ -1,7 +1,9 @@
 //! The chores of `xtask-lab`, which `./x` builds and runs when one of them is asked for.
 
-use crate::run::{Outcome, cargo, root};
+use crate::run::{Outcome, root, step, target_dir};
+use std::error::Error;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The names of its chores, with a line about each.
@@ -40,22 +42,30 @@ pub fn list() -> String {
     format!("Measuring, peers, packages:\n{}", lines.collect::<String>())
 }
 
+/// The built program: with the features that all crates together ask for, so that other builds share the
+/// dependencies.
+fn program() -> Result<PathBuf, Box<dyn Error>> {
+    let words = ["build", "-q", "--workspace", "--bin", "xtask-lab"];
+    let status = Command::new("cargo").args(words).current_dir(root()).status()?;
+    match status.success() {
+        true => Ok(target_dir().join("debug/xtask-lab")),
+        false => Err(format!("xtask-lab cannot be built: {status}").into()),
+    }
+}
+
 /// Runs a chore of the lab as a step of another one.
 ///
 /// # Errors
 /// When the chore fails.
 pub fn run(words: &[&str]) -> Outcome {
-    let arguments = ["run", "-q", "-p", "xtask-lab", "--"];
-    cargo(&arguments.into_iter().chain(words.iter().copied()).collect::<Vec<_>>())
+    step(Command::new(program()?).args(words))
 }
 
 /// Puts a chore of the lab in this process' place.
 ///
 /// # Errors
-/// Only when cargo cannot be started: on success the call does not return.
+/// Where the lab cannot be built or started: on success the call does not return.
 pub fn become_chore(words: &[OsString]) -> Outcome {
     use std::os::unix::process::CommandExt;
-    let mut command = Command::new("cargo");
-    command.args(["run", "-q", "--manifest-path"]).arg(root().join("Cargo.toml"));
-    Err(command.args(["-p", "xtask-lab", "--"]).args(words).exec().into())
+    Err(Command::new(program()?).args(words).exec().into())
 }

@@ -21,6 +21,11 @@ pub fn in_root(path: &str) -> PathBuf {
     root().join(path)
 }
 
+/// Where cargo builds.
+pub fn target_dir() -> PathBuf {
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into()))
+}
+
 /// The program that an option names, by a path that needs no search and holds in any directory.
 pub fn built(program: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let program = std::path::absolute(program)?;
