@@ -11,6 +11,7 @@ use martlet_client::address::Address;
 use martlet_client::blocking::Client;
 use martlet_client::resp::{self, Reply};
 use martlet_client::stream::Stream;
+use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
 use martlet_tls::{TlsOptions, TlsSettings};
 use pkcs8::pkcs5::pbes2;
