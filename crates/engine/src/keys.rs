@@ -26,6 +26,7 @@ use crate::engine::{Engine, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
 use crate::shards::LockedShards;
+use crate::snapshot::Change;
 use crate::touch::Touch;
 use crate::undo::Undo;
 
@@ -46,6 +47,8 @@ pub struct Keys {
     thread: usize,
     counters: &'static Counters,
     locked: LockedShards,
+    /// The change under way of a value that the snapshot shares.
+    change: Option<Box<Change>>,
     /// The database that keys are looked up in.
     pub db: usize,
     /// The time at which the command runs, Unix milliseconds: see [`Keys::set_time`].
@@ -85,6 +88,7 @@ impl Keys {
             thread,
             counters: &engine.counters[thread],
             locked: LockedShards::None,
+            change: None,
             db: 0,
             now_ms: 0,
             due_ms: 0,
@@ -269,12 +273,27 @@ impl Keys {
     #[inline(never)]
     fn preserve_now(&mut self, key: &Key<'_>) {
         self.counters.change.set();
+        self.end_change();
         let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
         if self.undo.is_on() {
             self.undo.keep(&state.keys, self.db, key);
         }
         if self.engine.snapshot.is_on() {
-            self.engine.snapshot.preserve(self.thread, part, &state.keys, self.db, key);
+            let change = self.engine.snapshot.preserve(self.thread, part, &state.keys, self.db, key);
+            self.change = change.map(Box::new);
+        }
+    }
+
+    /// Counts what a change has left to the snapshot, while its shard is locked.
+    #[cold]
+    #[inline(never)]
+    fn end_change(&mut self) {
+        let Some(change) = self.change.take() else { return };
+        let (shard, db) = (change.key().shard(), change.db());
+        if self.locked.covers(shard) {
+            let state = self.engine.state(&self.locked, shard);
+            let entry = state.keys.db(db).get(&change.key());
+            change.end(entry);
         }
     }
 

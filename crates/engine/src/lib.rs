@@ -29,6 +29,6 @@ pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::slots::SlotPlace;
 pub use keys::{Keys, WrongType};
 pub use lazyfree::LazyFree;
-pub use snapshot::{SavedKey, SavedKeys, SavedValue, Snapshot};
+pub use snapshot::{HeldBytes, SavedKey, SavedKeys, SavedValue, Snapshot};
 pub use touch::{Lrfu, Touch};
 pub use walk::Walk;

@@ -8,13 +8,13 @@
 //!
 //! Without a snapshot a change pays for one test of a flag that is not written to.
 
+mod held;
 mod pins;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -24,6 +24,9 @@ use martlet_base::sync::lock;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
 use crate::shards::ShardSet;
+pub use held::HeldBytes;
+pub(crate) use held::{Account, Change};
+use held::{SharedBytes, estimate};
 use pins::{Pin, Pins};
 
 /// Keys that are taken under one hold of a shard's lock, about: some microseconds.
@@ -74,6 +77,8 @@ struct Stored {
     expiry_ms: Option<i64>,
     lru: u32,
     value: StoredValue,
+    /// What of the value has left the keyspace, if a writer saved it. Dropped after the value.
+    held: Option<Arc<SharedBytes>>,
 }
 
 /// Keys that were taken out of a snapshot: names and short strings copied, the rest shared.
@@ -81,6 +86,10 @@ struct Stored {
 pub struct SavedKeys {
     keys: Vec<Stored>,
     text: Vec<u8>,
+    /// The same of the values that a walk has taken.
+    taken: Option<Arc<SharedBytes>>,
+    /// The two buffers.
+    held: HeldBytes,
 }
 
 impl SavedKeys {
@@ -99,7 +108,25 @@ impl SavedKeys {
             },
         };
         let (expiry_ms, lru) = (entry.expiry_ms(), entry.lru());
-        self.keys.push(Stored { db, key_len: entry.key().len(), expiry_ms, lru, value });
+        self.keys.push(Stored { db, key_len: entry.key().len(), expiry_ms, lru, value, held: None });
+    }
+
+    /// The part of the account of the key that was pushed last, if the keyspace may share its value.
+    fn hold_last(&mut self, account: &Arc<Account>) -> Option<Arc<SharedBytes>> {
+        let last = self.keys.last_mut().filter(|last| last.value.is_shared())?;
+        Some(last.held.insert(SharedBytes::new(account)).clone())
+    }
+
+    /// The part of the account of all its values, if the keyspace may share one of them.
+    fn hold_taken(&mut self, account: &Arc<Account>) -> Option<Arc<SharedBytes>> {
+        let is_shared = self.keys.iter().any(|stored| stored.value.is_shared());
+        is_shared.then(|| self.taken.insert(SharedBytes::new(account)).clone())
+    }
+
+    /// Counts the buffers as they are now.
+    pub(crate) fn recount(&mut self, account: &Arc<Account>) {
+        self.held.join(account);
+        self.held.set(self.text.capacity() + self.keys.capacity() * size_of::<Stored>());
     }
 
     /// How many there are.
@@ -114,7 +141,7 @@ impl SavedKeys {
 
     /// Takes them out in order.
     pub fn drain(&mut self, mut f: impl FnMut(SavedKey<'_>)) {
-        let mut rest = self.text.as_slice();
+        let (mut rest, mut long_bytes) = (self.text.as_slice(), self.held.sibling());
         for stored in self.keys.drain(..) {
             let (key, behind) = rest.split_at(stored.key_len);
             rest = behind;
@@ -128,12 +155,16 @@ impl SavedKeys {
                 }
                 StoredValue::Shared(value) => SavedValue::Shared(value),
                 StoredValue::Pinned(pin) => {
+                    long_bytes.set(pin.len());
                     pin.copy(&mut long);
                     SavedValue::Str(StrValue::Bytes(&long))
                 }
             };
             f(SavedKey { db: stored.db, key, expiry_ms: stored.expiry_ms, lru: stored.lru, value });
+            drop(long);
+            long_bytes.set(0);
         }
+        self.taken = None;
         self.text.clear();
     }
 
@@ -150,6 +181,13 @@ impl SavedKeys {
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.text.clear();
+        self.taken = None;
+    }
+}
+
+impl StoredValue {
+    fn is_shared(&self) -> bool {
+        matches!(self, StoredValue::Shared(_) | StoredValue::Pinned(_))
     }
 }
 
@@ -161,13 +199,26 @@ pub(crate) struct Pending {
     pub(crate) place: Place,
     /// Keys whose order is below have been taken.
     from: u64,
-    /// Keys beyond that which have been saved, or were not there at the cut.
-    passed_over: HashSet<Box<[u8]>>,
+    /// Keys beyond that which have been saved, or were not there at the cut; with the account of the value
+    /// that was saved, until it is written.
+    passed_over: HashMap<Box<[u8]>, Weak<SharedBytes>>,
+    /// Of those names.
+    held: HeldBytes,
 }
+
+/// Bytes of a name in `passed_over` besides its text, about: the map is half full.
+const PASSED_OVER_BYTES: usize = 2 * size_of::<(Box<[u8]>, Weak<SharedBytes>)>();
 
 pub(crate) enum Place {
     Now(usize),
-    Gone(Box<Db>),
+    Gone(Box<Db>, HeldBytes),
+}
+
+/// Values that were taken from a shard and are being written, of which the keyspace may share some.
+struct TakenSlice {
+    held: Weak<SharedBytes>,
+    /// Orders of the keys of a database.
+    keys: Vec<(usize, Range<u64>)>,
 }
 
 /// A shard's part of the snapshot; its lock guards it.
@@ -176,6 +227,7 @@ pub(crate) struct Part {
     /// The snapshot that `pending` belongs to.
     pub(crate) epoch: u64,
     pub(crate) pending: Vec<Pending>,
+    taken: Option<TakenSlice>,
 }
 
 impl Part {
@@ -187,8 +239,22 @@ impl Part {
         self.epoch = epoch;
         self.pending = shard
             .used()
-            .map(|db| Pending { cut_db: db, place: Place::Now(db), from: 0, passed_over: HashSet::default() })
+            .map(|db| Pending {
+                cut_db: db,
+                place: Place::Now(db),
+                from: 0,
+                passed_over: HashMap::default(),
+                held: HeldBytes::default(),
+            })
             .collect();
+        self.taken = None;
+    }
+
+    /// The account of a key that was taken with the last slice, while that is being written.
+    fn taken_with(&self, db: usize, key: &Key<'_>) -> Option<Arc<SharedBytes>> {
+        let slice = self.taken.as_ref()?;
+        let covers = |(of, orders): &(usize, Range<u64>)| *of == db && orders.contains(&key.order());
+        slice.held.upgrade().filter(|_| slice.keys.iter().any(covers))
     }
 
     fn at(&mut self, db: usize) -> Option<&mut Pending> {
@@ -223,6 +289,8 @@ pub(crate) struct Progress {
     /// The longest time for which a walk held a shard, nanoseconds: as it passed, and of the thread's
     /// processor time.
     pub(crate) longest_hold: [AtomicU64; 2],
+    /// Memory that only the snapshot keeps.
+    pub(crate) account: Arc<Account>,
 }
 
 impl Snapshot {
@@ -244,6 +312,21 @@ impl Snapshot {
         self.progress.longest_hold.each_ref().map(|ns| ns.load(Ordering::Relaxed))
     }
 
+    /// Bytes that only the snapshot under way keeps: old values, names of changed keys, buffers.
+    pub fn held_bytes(&self) -> u64 {
+        self.progress.account.bytes()
+    }
+
+    /// The most of [`Snapshot::held_bytes`] since the last cut.
+    pub fn held_peak_bytes(&self) -> u64 {
+        self.progress.account.peak()
+    }
+
+    /// Counts a buffer of a thread that writes the snapshot.
+    pub fn hold(&self, bytes: usize) -> HeldBytes {
+        HeldBytes::new(&self.progress.account, bytes)
+    }
+
     /// Begins a snapshot: see [`Keys::cut_snapshot`](crate::Keys::cut_snapshot).
     pub(crate) fn cut(&self, wanted: Option<ShardSet>) {
         *lock(&self.progress.wanted) = wanted;
@@ -251,6 +334,7 @@ impl Snapshot {
         self.progress.next_shard.store(0, Ordering::Relaxed);
         self.progress.walked.store(0, Ordering::Relaxed);
         self.progress.longest_hold.iter().for_each(|ns| ns.store(0, Ordering::Relaxed));
+        self.progress.account.begin();
         // A change that was under way at the end of the last one may have put its pin back.
         self.progress.pins.clear();
         self.is_on.store(true, Ordering::Relaxed);
@@ -264,17 +348,47 @@ impl Snapshot {
         lock(&self.saved[writer])
     }
 
-    /// Before a change of a key of a locked shard, by the thread of this number.
-    pub(crate) fn preserve(&self, writer: usize, part: &mut Part, shard: &Shard, db: usize, key: &Key<'_>) {
+    /// Before a change of a key of a locked shard, by the thread of this number. The change is to be ended
+    /// before the shard is unlocked.
+    pub(crate) fn preserve(
+        &self,
+        writer: usize,
+        part: &mut Part,
+        shard: &Shard,
+        db: usize,
+        key: &Key<'_>,
+    ) -> Option<Change> {
         part.follow(self.epoch.load(Ordering::Relaxed), shard);
-        let Some(pending) = part.at(db) else { return };
-        if key.order() < pending.from || pending.passed_over.contains(key.bytes) {
-            return;
-        }
-        pending.passed_over.insert(key.bytes.into());
-        if let Some(entry) = shard.db(db).get(key) {
-            self.saved_by(writer).push(pending.cut_db, &entry, Some(&self.progress.pins));
-        }
+        let entry = shard.db(db).get(key);
+        let held = match part.at(db).filter(|pending| pending.from <= key.order()) {
+            None => part.taken_with(db, key),
+            Some(pending) => match pending.passed_over.get(key.bytes) {
+                Some(held) => held.upgrade(),
+                None => self.pass_over(writer, pending, key, entry.as_ref()),
+            },
+        };
+        Some(Change::begin(held?, db, &entry?))
+    }
+
+    /// Saves what a key holds, and has the walk pass over it.
+    fn pass_over(
+        &self,
+        writer: usize,
+        pending: &mut Pending,
+        key: &Key<'_>,
+        entry: Option<&Entry<'_>>,
+    ) -> Option<Arc<SharedBytes>> {
+        let account = &self.progress.account;
+        let held = entry.and_then(|entry| {
+            let mut saved = self.saved_by(writer);
+            saved.push(pending.cut_db, entry, Some(&self.progress.pins));
+            saved.recount(account);
+            saved.hold_last(account)
+        });
+        pending.passed_over.insert(key.bytes.into(), held.as_ref().map_or_else(Weak::new, Arc::downgrade));
+        pending.held.join(account);
+        pending.held.add(key.bytes.len() + PASSED_OVER_BYTES);
+        held
     }
 
     /// Runs a change in place of these bytes of a key's string, in a locked shard, that does not make it
@@ -305,11 +419,12 @@ impl Snapshot {
     /// Before two databases of a locked shard are exchanged.
     pub(crate) fn before_swap(&self, part: &mut Part, shard: &Shard, a: usize, b: usize) {
         part.follow(self.epoch.load(Ordering::Relaxed), shard);
+        part.taken = None;
         for pending in &mut part.pending {
             match &mut pending.place {
                 Place::Now(now) if *now == a => *now = b,
                 Place::Now(now) if *now == b => *now = a,
-                Place::Now(_) | Place::Gone(_) => {}
+                Place::Now(_) | Place::Gone(..) => {}
             }
         }
     }
@@ -319,7 +434,8 @@ impl Snapshot {
     pub(crate) fn keep(&self, part: &mut Part, db: usize, content: Db) -> Option<Db> {
         match part.at(db) {
             Some(pending) => {
-                pending.place = Place::Gone(Box::new(content));
+                let held = self.hold(estimate(&content));
+                pending.place = Place::Gone(Box::new(content), held);
                 None
             }
             None => Some(content),
@@ -347,7 +463,7 @@ pub(crate) fn queue_slice(part: &Part, shard: &Shard, queue: &mut PrefetchQueue)
     let Some(pending) = part.pending.last() else { return };
     let db = match &pending.place {
         Place::Now(now) => shard.db(*now),
-        Place::Gone(content) => content,
+        Place::Gone(content, _) => content,
     };
     let mut from = pending.from;
     while from < ORDERS && queue.len() < 2 * SLICE_KEYS {
@@ -365,28 +481,35 @@ pub(crate) fn take_slice(
     shard: &Shard,
     out: &mut SavedKeys,
     pins: Option<&Pins>,
+    account: &Arc<Account>,
     finished: &mut Vec<Pending>,
 ) -> bool {
     let enough = out.len() + SLICE_KEYS;
+    let mut keys = Vec::new();
     while let Some(pending) = part.pending.last_mut() {
-        let (cut_db, passed_over) = (pending.cut_db, &pending.passed_over);
+        let (cut_db, passed_over, first) = (pending.cut_db, &pending.passed_over, pending.from);
         let db = match &pending.place {
             Place::Now(now) => shard.db(*now),
-            Place::Gone(content) => content,
+            Place::Gone(content, _) => content,
         };
         while pending.from < ORDERS && out.len() < enough {
             pending.from = db.walk(pending.from, |entry| {
-                if passed_over.is_empty() || !passed_over.contains(entry.key()) {
+                if passed_over.is_empty() || !passed_over.contains_key(entry.key()) {
                     out.push(cut_db, &entry, pins);
                 }
             });
         }
+        if let Place::Now(now) = pending.place {
+            keys.push((now, first..pending.from));
+        }
         if pending.from < ORDERS {
-            return false;
+            break;
         }
         finished.extend(part.pending.pop());
     }
-    true
+    let held = out.hold_taken(account);
+    part.taken = held.map(|held| TakenSlice { held: Arc::downgrade(&held), keys });
+    part.pending.is_empty()
 }
 
 #[cfg(test)]

@@ -85,11 +85,12 @@ impl Walk {
         let pins = self.thread.map(|_| &snapshot.progress.pins);
         let is_done = self.with_shard(shard, |state, part| {
             part.follow(snapshot.epoch.load(Ordering::Relaxed), state);
-            take_slice(part, state, out, pins, &mut finished)
+            take_slice(part, state, out, pins, &snapshot.progress.account, &mut finished)
         });
+        out.recount(&snapshot.progress.account);
         for pending in finished {
-            if let Place::Gone(content) = pending.place {
-                self.engine.lazy_free.free(content.len(), content);
+            if let Place::Gone(content, held) = pending.place {
+                self.engine.lazy_free.free(content.len(), Box::new((content, held)));
             }
         }
         if is_done {

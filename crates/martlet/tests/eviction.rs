@@ -161,6 +161,59 @@ fn buffers_of_clients_evict_no_keys() {
     assert!(info(&mut client, "used_memory") > info(&mut client, "maxmemory"));
 }
 
+/// Old values that a snapshot keeps while it is written evict no keys, and are counted until it has ended or is
+/// cancelled.
+#[test]
+fn what_a_snapshot_keeps_evicts_no_keys() {
+    const KEYS: usize = 100;
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["server", "--io-threads", "2", "--save", "", "--rdb-key-save-delay", "100000000"];
+    let server =
+        Server::start_in(directory.path(), Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap();
+    let mut client = Client::connect(server.address()).unwrap();
+    let fill = |client: &mut Client, byte: &str| {
+        let (short, long) = (byte.repeat(VALUE_BYTES), byte.repeat(40 * VALUE_BYTES));
+        for key in 0..KEYS {
+            ok(client, &["SET", &format!("short:{key}"), &short]);
+            ok(client, &["SET", &format!("long:{key}"), &long]);
+            let hash = format!("hash:{key}");
+            (0..20).for_each(|field| ok(client, &["HSET", &hash, &field.to_string(), &short]));
+        }
+    };
+    fill(&mut client, "x");
+    // The values are three times that room.
+    limit(&mut client, "allkeys-lru");
+    for (begin, ends) in [("BGSAVE", true), ("BGSAVE CANCEL", false), ("BGREWRITEAOF", true)] {
+        ok(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "100000000"]);
+        assert_eq!(info(&mut client, "current_cow_size"), 0, "before {begin}");
+        let words: Vec<&str> = begin.split(' ').collect();
+        ok(&mut client, &words[..1]);
+        while info(&mut client, "current_cow_size") == 0 {}
+        fill(&mut client, "y");
+        let held = info(&mut client, "current_cow_size");
+        assert!(held > 2 * ROOM_BYTES, "{begin}: {held}");
+        assert!(info(&mut client, "mem_not_counted_for_evict") >= held);
+        assert!(info(&mut client, "used_memory") > info(&mut client, "maxmemory"));
+        assert_eq!((keys(&mut client), info(&mut client, "evicted_keys")), (3 * KEYS as i64, 0), "{begin}");
+        // What is beyond the limit without them is evicted.
+        match ends {
+            true => ok(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]),
+            false => ok(&mut client, &words),
+        }
+        while info(&mut client, "rdb_bgsave_in_progress") + info(&mut client, "aof_rewrite_in_progress") > 0 {
+        }
+        assert_eq!(info(&mut client, "current_cow_size"), 0, "after {begin}");
+    }
+    ok(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "100000000"]);
+    ok(&mut client, &["BGSAVE"]);
+    fill(&mut client, "z");
+    let more = "x".repeat(40 * VALUE_BYTES);
+    (0..KEYS).for_each(|key| ok(&mut client, &["SET", &format!("more:{key}"), &more]));
+    assert!(info(&mut client, "evicted_keys") > 0);
+    let counted = info(&mut client, "used_memory") - info(&mut client, "mem_not_counted_for_evict");
+    assert!(counted < info(&mut client, "maxmemory") + ABOVE_MAX_BYTES, "{counted}");
+}
+
 #[test]
 fn the_largest_clients_go_first_and_those_that_may_not_go_stay() {
     let (server, mut client) = start(&[]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
 use martlet_journal::{Follower, Position};
-use martlet_values::file::chunks::ChunkWriter;
+use martlet_values::file::chunks::{CHUNK_BYTES, ChunkWriter};
 use martlet_values::file::{FileWriter, Record, SlotImport};
 use martlet_values::payload::VERSION_MIN;
 use martlet_values::{
@@ -400,6 +400,7 @@ impl Cut {
     fn write_part(&self, storage: Storage, file: &Mutex<FileWriter<impl Write>>, index: usize) {
         let mut walk = self.walk(storage, index);
         let mut taken = SavedKeys::default();
+        let _chunk = storage.engine.snapshot.hold(CHUNK_BYTES);
         let mut chunks = ChunkWriter::new(file);
         while self.is_wanted() && chunks.go_on() && walk.take(&mut taken) {
             let count = self.write(&mut chunks, &mut taken);

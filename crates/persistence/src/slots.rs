@@ -48,12 +48,14 @@ impl Storage {
 fn write_slots(storage: Storage, mut out: impl Write, cut: &Cut, slots: &[u16]) -> io::Result<()> {
     let slots: HashSet<u16> = slots.iter().copied().collect();
     let mut base = CommandBase::default();
+    let mut held = storage.engine.snapshot.hold(0);
     walk(storage, cut, |taken| {
         taken.drain(|saved| {
             if slots.contains(&slot_in(key_hash(saved.key))) {
                 base.key(&saved);
             }
         });
+        held.set(base.bytes.capacity());
         let result = out.write_all(&base.bytes);
         base.bytes.clear();
         result

@@ -71,6 +71,9 @@ impl Keys {
         if !self.effects.pending().is_empty() {
             self.record();
         }
+        if self.change.is_some() {
+            self.end_change();
+        }
         self.engine.release(&mut self.locked);
     }
 
@@ -79,6 +82,7 @@ impl Keys {
         self.effects.pending().clear();
         self.effects.abandon();
         (self.dirty, self.gave_up) = (0, false);
+        self.change = None;
         self.engine.release(&mut self.locked);
     }
 

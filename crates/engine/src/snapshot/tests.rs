@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
+use martlet_base::alloc::{Accounting, thread_bytes};
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_keyspace::{ExpiryChange, Key};
@@ -12,6 +13,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{Engine, Keys, Walk};
+
+#[cfg(not(miri))]
+#[global_allocator]
+static ALLOCATOR: Accounting = Accounting;
 
 fn engine(threads: usize) -> &'static Engine {
     Box::leak(Box::new(Engine::new(threads).unwrap()))
@@ -188,6 +193,9 @@ proptest! {
             walk.end(&mut taken);
             collect(&mut taken, &mut found);
             prop_assert!(cut == found, "{} keys at the cut, {} found", cut.len(), found.len());
+            drop(taken);
+            engine.lazy_free.wait();
+            prop_assert_eq!(engine.snapshot.held_bytes(), 0);
         }
     }
 
@@ -208,6 +216,9 @@ proptest! {
         }
         walk.end(&mut out);
         prop_assert!(!engine.snapshot.is_on());
+        drop(out);
+        engine.lazy_free.wait();
+        prop_assert_eq!(engine.snapshot.held_bytes(), 0);
         for shard in 0..SHARD_COUNT {
             keys.lock_shard(shard);
             keys.release();
@@ -339,6 +350,126 @@ fn what_several_writers_saved_is_taken_once() {
         found.sort_unstable();
         assert!(found.iter().copied().eq(0..90), "after {slices} slices: {found:?}");
     }
+}
+
+/// The members of the sets in [`what_only_the_snapshot_keeps_is_counted`].
+const MEMBERS: i64 = 20_000;
+
+fn add_members(keys: &mut Keys, name: &[u8], members: std::ops::Range<i64>) {
+    let mut set = keys.create::<Set>(&Key::new(name)).unwrap();
+    members.for_each(|member| _ = set.add(Element::Int(member * 1_000_003), SetLimits::default()));
+}
+
+/// What is counted is what the snapshot gives back when it ends, for each way to change a key that a writer
+/// saved and that the walk has taken.
+#[test]
+#[cfg_attr(miri, ignore = "has no counting allocator")]
+fn what_only_the_snapshot_keeps_is_counted() {
+    type Work = fn(&mut Keys, &[u8]);
+    let ways: [(&str, Work, Work, std::ops::Range<u64>); 7] = [
+        (
+            "deleted",
+            |k, n| add_members(k, n, 0..MEMBERS),
+            |k, n| assert!(k.delete(&Key::new(n))),
+            300_000..600_000,
+        ),
+        (
+            "replaced",
+            |k, n| add_members(k, n, 0..MEMBERS),
+            |k, n| k.set_str(&Key::new(n), &[b'x'; 700_000], ExpiryChange::Clear),
+            300_000..600_000,
+        ),
+        (
+            "one member more",
+            |k, n| add_members(k, n, 0..MEMBERS),
+            |k, n| add_members(k, n, MEMBERS..MEMBERS + 1),
+            100..50_000,
+        ),
+        (
+            "twice as many",
+            |k, n| add_members(k, n, 0..MEMBERS),
+            |k, n| add_members(k, n, MEMBERS..2 * MEMBERS),
+            300_000..600_000,
+        ),
+        (
+            "a string that is copied",
+            |k, n| k.set_str(&Key::new(n), &[b'x'; 900], ExpiryChange::Clear),
+            |k, n| k.set_int(&Key::new(n), 1, ExpiryChange::Clear),
+            0..4000,
+        ),
+        (
+            "a shared string",
+            |k, n| k.set_str(&Key::new(n), &[b'x'; 50_000], ExpiryChange::Clear),
+            |k, n| k.update_str(&Key::new(n), 0..0, |text| text.extend(b"appended")),
+            50_000..52_000,
+        ),
+        (
+            "a pinned string",
+            |k, n| k.set_str(&Key::new(n), &[b'x'; 200_000], ExpiryChange::Clear),
+            |k, n| _ = k.change_bytes(&Key::new(n), 20_000..20_001, |text| text[20_000] = b'y'),
+            16_384..20_000,
+        ),
+    ];
+    for (what, make, change, expected) in ways {
+        for is_taken in [false, true] {
+            let engine = engine(2);
+            let mut keys = Keys::new(engine, 0, Random::seeded(1));
+            let name = b"key";
+            keys.alone(|keys| make(keys, name));
+            keys.alone(|keys| keys.cut_snapshot());
+            let (mut walk, mut out) = (Walk::new(engine, 1), SavedKeys::default());
+            while is_taken && out.is_empty() {
+                walk.take(&mut out);
+            }
+            let before = engine.snapshot.held_bytes();
+            keys.lock_shard(Key::new(name).shard());
+            change(&mut keys, name);
+            keys.release();
+            engine.lazy_free.wait();
+            let (held, used) = (engine.snapshot.held_bytes(), thread_bytes());
+            let counted = held - before;
+            assert!(expected.contains(&counted), "{what}, {is_taken}: {counted}");
+            let mut rest = SavedKeys::default();
+            walk.end(&mut rest);
+            drop((out, rest));
+            let freed = (used - thread_bytes()) as u64;
+            assert!(
+                held.abs_diff(freed) < 3000 + held / 10,
+                "{what}, {is_taken}: {held} counted, {freed} freed"
+            );
+            assert_eq!(engine.snapshot.held_bytes(), 0);
+        }
+    }
+}
+
+/// A database that is emptied while it is walked.
+#[test]
+#[cfg_attr(miri, ignore = "has no counting allocator")]
+fn what_was_flushed_is_the_snapshots_until_it_is_written() {
+    let engine = engine(2);
+    let mut keys = Keys::new(engine, 0, Random::seeded(1));
+    keys.alone(|keys| {
+        for number in 0..20_000 {
+            let name = format!("key:{number}");
+            keys.set_str(&Key::new(name.as_bytes()), &[b'x'; 500], ExpiryChange::Clear);
+        }
+        keys.cut_snapshot();
+        keys.flush(None, false);
+    });
+    let held = engine.snapshot.held_bytes();
+    assert!((10_000_000..14_000_000).contains(&held), "{held}");
+    let (mut walk, mut out) = (Walk::new(engine, 1), SavedKeys::default());
+    let mut least = held;
+    while walk.take(&mut out) {
+        out.drain(|_| ());
+        engine.lazy_free.wait();
+        assert!(engine.snapshot.held_bytes() <= least + 200_000, "it falls with the walk");
+        least = least.min(engine.snapshot.held_bytes());
+    }
+    walk.end(&mut out);
+    drop(out);
+    engine.lazy_free.wait();
+    assert_eq!(engine.snapshot.held_bytes(), 0);
 }
 
 fn balance(keys: &mut Keys, key: &Key<'_>) -> i64 {

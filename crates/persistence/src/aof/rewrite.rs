@@ -414,8 +414,10 @@ fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, c
     }
     cut.libraries().iter().for_each(|code| base.write_library(code));
     cut.imports().iter().for_each(|import| base.write_import(import));
+    let mut held = storage.engine.snapshot.hold(0);
     walk(storage, cut, |taken| {
         taken.drain(|saved| base.key(&saved));
+        held.set(base.bytes.capacity());
         let result = out.write_all(&base.bytes);
         base.bytes.clear();
         result

@@ -2,12 +2,14 @@
 //! it, and the writer waits while too much is.
 //!
 //! Invariant: every taker gets all blocks in order, and then the end; or it has left.
-use martlet_base::sync::lock;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use martlet_base::sync::lock;
+use martlet_engine::HeldBytes;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -39,6 +41,8 @@ struct State {
     end: Option<bool>,
     /// The flag to set when the last taker leaves early.
     cancels: Option<Arc<AtomicBool>>,
+    /// The blocks' part of what no key is evicted for.
+    held: HeldBytes,
 }
 
 impl State {
@@ -47,6 +51,11 @@ impl State {
         let first = self.takers.iter().flatten().min().copied().unwrap_or(end);
         self.blocks.drain(..(first - self.first) as usize);
         self.first = first;
+        self.count_held();
+    }
+
+    fn count_held(&mut self) {
+        self.held.set(self.blocks.len() * BLOCK_BYTES);
     }
 
     /// Ends the writing if no taker is left.
@@ -70,9 +79,9 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A feed for `takers` takers, whose threads are woken by `wake`.
-    pub fn new(takers: usize, wake: impl Fn() + Send + Sync + 'static) -> Feed {
-        let state = State { takers: vec![Some(0); takers], ..State::default() };
+    /// A feed for `takers` takers, whose threads are woken by `wake`; its blocks are counted in `held`.
+    pub fn new(takers: usize, held: HeldBytes, wake: impl Fn() + Send + Sync + 'static) -> Feed {
+        let state = State { takers: vec![Some(0); takers], held, ..State::default() };
         Feed { state: Mutex::new(state), room: Condvar::new(), wake: Box::new(wake) }
     }
 
@@ -124,6 +133,7 @@ impl Feed {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "no replica is left"));
         }
         state.blocks.push_back(Block::new(block));
+        state.count_held();
         drop(state);
         (self.wake)();
         Ok(())
@@ -187,7 +197,7 @@ mod tests {
 
     #[test]
     fn each_taker_gets_all_and_the_slowest_keeps_the_writer_waiting() {
-        let feed = Arc::new(Feed::new(3, || ()));
+        let feed = Arc::new(Feed::new(3, HeldBytes::default(), || ()));
         let sent: Vec<u8> = (0..BLOCK_BYTES * MOST_BLOCKS * 3 + 7).map(|i| (i % 251) as u8).collect();
         let writer = std::thread::spawn({
             let (feed, sent) = (feed.clone(), sent.clone());
@@ -225,7 +235,7 @@ mod tests {
     fn what_nobody_is_left_to_take_is_cancelled() {
         let is_set = |of: &Arc<AtomicBool>| of.load(Ordering::Relaxed);
         let [in_time, too_late, ended] = [(); 3].map(|()| Arc::<AtomicBool>::default());
-        let feed = Feed::new(2, || ());
+        let feed = Feed::new(2, HeldBytes::default(), || ());
         feed.cancel_when_abandoned(in_time.clone());
         feed.leave(0);
         assert!(!is_set(&in_time));
@@ -233,7 +243,7 @@ mod tests {
         assert!(is_set(&in_time));
         feed.cancel_when_abandoned(too_late.clone());
         assert!(is_set(&too_late));
-        let feed = Feed::new(1, || ());
+        let feed = Feed::new(1, HeldBytes::default(), || ());
         feed.cancel_when_abandoned(ended.clone());
         feed.end(true);
         feed.leave(0);
@@ -242,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_writer_whose_takers_have_left_is_told() {
-        let feed = Arc::new(Feed::new(1, || ()));
+        let feed = Arc::new(Feed::new(1, HeldBytes::default(), || ()));
         feed.leave(0);
         let mut writer = FeedWriter::new(feed);
         assert_eq!(writer.write(b"x").unwrap(), 1);

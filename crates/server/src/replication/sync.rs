@@ -194,7 +194,8 @@ impl Worker {
         let (replicas, is_valkeys) = self.marked_for_valkey(replicas);
         self.keep_stream().map_err(|error| format!("The stream cannot be kept for replicas: {error}"))?;
         let config = self.config.current().clone();
-        let feed = Arc::new(Feed::new(replicas.len(), || shared.wake_feeders()));
+        let held = shared.engine.snapshot.hold(0);
+        let feed = Arc::new(Feed::new(replicas.len(), held, || shared.wake_feeders()));
         let mut waiting = Vec::new();
         for (number, replica) in replicas.iter().enumerate() {
             let taker = Taker::new(feed.clone(), number);

@@ -158,14 +158,14 @@ impl Worker {
                 break;
             }
             // No more go than are needed, however large they are.
-            let goal = alloc::thread_bytes().saturating_sub_unsigned(self.bytes_to_evict());
+            let goal = self.counted_bytes().saturating_sub_unsigned(self.bytes_to_evict());
             for _ in 0..BATCH_KEYS {
                 found = self.keys.evict_one(&mut evictor, policy);
                 if !found {
                     break;
                 }
                 self.release_keys();
-                if alloc::thread_bytes() <= goal || shared.engine.lazy_free.pending() > 0 {
+                if self.counted_bytes() <= goal || shared.engine.lazy_free.pending() > 0 {
                     break;
                 }
             }
@@ -177,16 +177,23 @@ impl Worker {
         found
     }
 
-    /// Bytes above the limit, without clients' buffers: no key is evicted for them.
+    /// Bytes above the limit, without clients' buffers and what only a snapshot keeps: no key is evicted for
+    /// them.
     fn excess_bytes(&self) -> u64 {
         self.bytes_to_evict().saturating_sub(self.memory.slack_bytes as u64)
+    }
+
+    /// What this thread has allocated, less what only a snapshot keeps.
+    fn counted_bytes(&self) -> i64 {
+        alloc::thread_bytes().saturating_sub_unsigned(self.shared.engine.snapshot.held_bytes())
     }
 
     /// Bytes that are to be evicted, so that this thread may use its slack before it looks again.
     fn bytes_to_evict(&self) -> u64 {
         let used = alloc::used_bytes() as u64 + self.memory.slack_bytes as u64;
         let gathered = self.shared.replication.replica.gathered_bytes();
-        let buffers = self.shared.buffer_bytes() + self.stream_bytes_beyond_backlog() + gathered;
+        let snapshot = self.shared.engine.snapshot.held_bytes();
+        let buffers = self.shared.buffer_bytes() + self.stream_bytes_beyond_backlog() + gathered + snapshot;
         used.saturating_sub(buffers).saturating_sub(self.memory.limit_bytes)
     }
 }

@@ -18,8 +18,8 @@ use martlet_rdb::crc64::crc64;
 use super::{FileWriter, Record, write_record};
 use crate::Form;
 
-/// Bytes of a chunk, about.
-const CHUNK_BYTES: usize = 1 << 18;
+/// Bytes of a thread's chunk, about.
+pub const CHUNK_BYTES: usize = 1 << 18;
 
 /// A thread's way into the file.
 pub struct ChunkWriter<'a, W: Write> {

@@ -158,7 +158,8 @@ impl Worker {
         });
         let begun = attached.and_then(|reader| {
             let woken = link.clone();
-            let feed = Arc::new(Feed::new(1, move || woken.wake()));
+            let held = shared.engine.snapshot.hold(0);
+            let feed = Arc::new(Feed::new(1, held, move || woken.wake()));
             let begins = Some((Taker::new(feed.clone(), 0), reader));
             link.has_snapshot.store(true, Ordering::SeqCst);
             let receiver = Box::new(SlotsReceiver { shared, link: link.clone(), begins, feed });

@@ -21,8 +21,8 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     let is_async = shared.persistence.is_loading_async();
     text.field("loading", u8::from(is_loading && !is_async));
     text.field("async_loading", u8::from(is_async));
-    text.field("current_cow_peak", 0);
-    text.field("current_cow_size", 0);
+    text.field("current_cow_peak", shared.engine.snapshot.held_peak_bytes());
+    text.field("current_cow_size", shared.engine.snapshot.held_bytes());
     text.field("current_cow_size_age", 0);
     text.field("current_fork_perc", format_args!("{:.2}", percent(written, total)));
     text.field("current_save_keys_processed", written);

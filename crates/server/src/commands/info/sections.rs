@@ -158,7 +158,8 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("rss_overhead_bytes", 0);
     text.field("mem_fragmentation_ratio", ratio(resident, used));
     text.field("mem_fragmentation_bytes", resident as i64 - used as i64);
-    let not_counted = shared.buffer_bytes() + figures.replicas + figures.gathered;
+    let snapshot = shared.engine.snapshot.held_bytes();
+    let not_counted = shared.buffer_bytes() + figures.replicas + figures.gathered + snapshot;
     text.field("mem_not_counted_for_evict", not_counted);
     text.field("mem_replication_backlog", figures.backlog);
     text.field("mem_replica_full_sync_buffer", figures.gathered);
