@@ -9,6 +9,7 @@ use martlet_testkit::server::Server;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::time::Duration;
 
 /// One I/O thread, so that every client that could be delayed is.
 fn start() -> Server {
@@ -139,6 +140,47 @@ fn who_would_change_a_key_under_way_finds_it_moved() {
     assert_eq!((answer_to(second), answer_to(second)), (refusal.into(), "20".into()));
     assert_eq!(ask(other, "GET a"), "1");
     assert!(ask(other, "INFO clients").contains("\r\nblocked_clients:0\r\n"));
+}
+
+/// A script that is busy with a key under way, or with one of the next portion: the thread of the MIGRATE
+/// answers its other clients, and the MIGRATE ends after the script.
+#[test]
+fn a_thread_does_not_wait_for_a_busy_script() {
+    let arguments = ["server", "--io-threads", "2", "--busy-reply-threshold", "20", "--rdbcompression", "no"];
+    let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap();
+    // A thread gets every second of them.
+    let mut clients = [(); 6].map(|()| Client::connect(server.address()).unwrap());
+    for client in &clients {
+        client.stream().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    }
+    let [migrating, looping, one, other, third, fourth] = &mut clients;
+    // A portion of its own.
+    let value = "x".repeat(2 << 20);
+    for is_next in [false, true] {
+        ask(one, "SET a 1");
+        ask(one, &format!("SET b {value}"));
+        ask(one, "SET c 1");
+        let mut target = Target::new();
+        send(migrating, &target.request(" 0 TIMEOUT KEYS b a"));
+        assert_eq!(target.receive(), "RESTORE b");
+        let name = if is_next { "a" } else { "b" };
+        let script = "redis.call('GET', KEYS[1]) while true do end";
+        looping.send(&["EVAL_RO", script, "1", name]).unwrap();
+        // Reads the answer while the script runs.
+        while !ask(one, &format!("EXISTS {name}")).starts_with("BUSY") {}
+        target.answer("+OK");
+        for _ in 0..20 {
+            for client in [&mut *one, &mut *other, &mut *third, &mut *fourth] {
+                assert!(ask(client, "GET c").starts_with("BUSY"));
+            }
+        }
+        assert_eq!(ask(fourth, "SCRIPT KILL"), "OK");
+        assert!(answer_to(looping).starts_with("ERR Script killed"));
+        assert_eq!(target.receive(), "RESTORE a");
+        target.answer("+OK");
+        assert_eq!(answer_to(migrating), "OK");
+        assert_eq!(ask(one, "EXISTS a b c"), "1");
+    }
 }
 
 #[test]

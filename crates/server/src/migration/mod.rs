@@ -104,6 +104,14 @@ pub struct Migration {
     ns: u64,
 }
 
+/// The next step of a MIGRATE that waits until no script is busy.
+pub enum MigrationStep {
+    /// Encoding the next portion.
+    Send(Box<Migration>),
+    /// Taking up the answers to the last one.
+    Settle(Box<Migration>, Answers),
+}
+
 impl Migration {
     /// The command that creates a key over there; in a cluster the slot is still being imported.
     fn restore(&self) -> &'static [u8] {
@@ -232,15 +240,28 @@ impl Worker {
         }));
     }
 
-    /// Encodes the next keys and has them sent.
+    /// Encodes the next keys and has them sent. If it would have to wait for a busy script before the first,
+    /// the rest is postponed.
     fn send_portion(&mut self, mut migration: Box<Migration>) {
         let mut portion = Vec::new();
         let compress = self.settings.rdb_compression;
+        self.keys.db = migration.db;
         while portion.len() < PORTION_BYTES
             && let Some(waiting) = migration.rest.pop_front()
         {
             let shard = Key::new(&waiting.key).shard();
-            self.keys.with_shard(shard, |keys| migration.encode(keys, waiting, compress, &mut portion));
+            let is_locked = self.keys.covers(shard);
+            if !is_locked && !self.keys.lock_shard_unless_busy(shard) {
+                migration.rest.push_front(waiting);
+                break;
+            }
+            migration.encode(&mut self.keys, waiting, compress, &mut portion);
+            if !is_locked {
+                self.release_keys();
+            }
+        }
+        if migration.sent.is_empty() && !migration.rest.is_empty() {
+            return self.postpone_migration(MigrationStep::Send(migration));
         }
         let exchange = Exchange {
             destination: migration.destination.clone(),
@@ -256,7 +277,16 @@ impl Worker {
         });
     }
 
-    /// Continues a MIGRATE whose portion has been answered. While CLIENT PAUSE lasts, nothing is deleted.
+    /// Takes a step of a MIGRATE that was postponed.
+    pub(crate) fn resume_migration(&mut self, step: MigrationStep) {
+        match step {
+            MigrationStep::Send(migration) => self.send_portion(migration),
+            MigrationStep::Settle(migration, answers) => self.go_on_with(migration, answers),
+        }
+    }
+
+    /// Continues a MIGRATE whose portion has been answered. While CLIENT PAUSE lasts, nothing is deleted, nor
+    /// while a busy script has one of the keys' shards.
     pub(crate) fn go_on_with(&mut self, mut migration: Box<Migration>, mut answers: Answers) {
         if self.shared.postpones(self.now_ms).is_some() {
             return self.paused_migrations.push((migration, answers));
@@ -265,7 +295,9 @@ impl Worker {
         let began = clock.raw();
         self.keys.db = migration.db;
         let shards = migration.sent.iter().map(|sent| Key::new(&sent.key).shard()).collect();
-        self.keys.lock_shards(shards);
+        if !self.keys.lock_shards_unless_busy(shards) {
+            return self.postpone_migration(MigrationStep::Settle(migration, answers));
+        }
         let settled = migration.settle(&mut self.keys, &mut answers);
         let origin = std::mem::replace(&mut self.origin, migration.origin);
         self.release_keys();

@@ -24,6 +24,7 @@ use super::outbox::Action;
 use super::{Place, Worker};
 use crate::config::ShutdownFlags;
 use crate::connection::Watched;
+use crate::migration::MigrationStep;
 use crate::scripting;
 use crate::shared::Mail;
 use crate::slow_path::SlowPathReason;
@@ -74,6 +75,8 @@ pub(super) struct Postponed {
     pub mail: VecDeque<Mail>,
     /// Keys whose watchers and waiters are to be removed from their shards.
     hooks: Vec<Unhook>,
+    /// Steps of MIGRATEs whose keys' shards a busy script has.
+    migrations: Vec<MigrationStep>,
     /// SHUTDOWN NOSAVE.
     pub shutdown: Option<ShutdownFlags>,
 }
@@ -319,6 +322,11 @@ impl Worker {
         true
     }
 
+    /// Has a MIGRATE continue when no script is busy.
+    pub(crate) fn postpone_migration(&mut self, step: MigrationStep) {
+        self.postponed.migrations.push(step);
+    }
+
     /// Does the work that has waited for the end of busy scripts.
     pub(super) fn do_postponed(&mut self) {
         if self.shared.engine.has_busy_script() {
@@ -331,6 +339,13 @@ impl Worker {
             }
             if !self.is_barred() {
                 self.serve_ready();
+            }
+        }
+        if !self.postponed.migrations.is_empty() {
+            self.enter();
+            if !self.is_barred() {
+                let steps = std::mem::take(&mut self.postponed.migrations);
+                steps.into_iter().for_each(|step| self.resume_migration(step));
             }
         }
         self.has_mail |= !self.postponed.mail.is_empty();
