@@ -311,6 +311,12 @@ impl Partial {
         self.position + awaited.map_or(0, |n| n + 2)
     }
 
+    /// Whether nothing of a request has been read.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        self.position == 0 && self.remaining == 0 && self.long.is_none()
+    }
+
     /// Bytes of the request's buffer that have been parsed.
     pub fn parsed_bytes(&self) -> usize {
         self.position

@@ -23,6 +23,7 @@ use crate::replication::link::ReplicaLink;
 use crate::replication::primary::Phase;
 use crate::slow_path::SessionFlags;
 use crate::tracking::TrackingState;
+use crate::worker::ParsedRequest;
 
 /// The buffers of a connection that the backend has.
 #[derive(Default)]
@@ -234,6 +235,8 @@ pub struct Connection {
     pub is_throttled: bool,
     /// Progress in the incomplete request at `query_start`.
     pub partial: Partial,
+    /// The request there, if it was parsed and waits for the end of the poll.
+    pub(crate) parsed: Option<Box<ParsedRequest>>,
     /// Replies not handed to the backend yet.
     pub out: Vec<u8>,
     /// Long bulk strings of `out`, in their order: they are not in it.
@@ -283,7 +286,7 @@ pub struct Connection {
 impl Connection {
     /// A request is over: ASKING held for it, unless it was ASKING itself, or is in a transaction.
     pub(crate) fn forget_asking(&mut self) {
-        let is_waiting = matches!(self.suspended, Some(Suspended::Paused));
+        let is_waiting = matches!(self.suspended, Some(Suspended::Paused | Suspended::Deferred));
         let session = &mut self.session;
         if !std::mem::take(&mut session.has_just_asked) && session.transaction.is_none() && !is_waiting {
             session.flags.set(SessionFlags::ASKING, false);
@@ -313,6 +316,7 @@ impl Connection {
             released: 0,
             reads_data: false,
             runs_scripts: false,
+            parsed: None,
             is_ready: false,
             suspended: None,
             closing: false,

@@ -109,6 +109,13 @@ impl Worker {
             connection.closing = true;
             return;
         }
+        let is_queued =
+            connection.session.flags.has(SessionFlags::MULTI) && !entry.spec.flags.has(Flags::NOT_QUEUED);
+        // Before the checks, which it passes once, when it runs. An excluded thread refuses it.
+        if !is_queued && self.is_polling() && !self.is_barred() && checks::runs_script(connection, entry) {
+            connection.suspended = Some(Suspended::Deferred);
+            return;
+        }
         connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
         let is_memory_full = self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull);
         if (self.memory.is_due() || is_memory_full) && !self.is_barred() {
@@ -125,12 +132,6 @@ impl Worker {
         }
         if self.must_postpone(connection, entry, args) {
             self.postpone(connection);
-            return;
-        }
-        let is_queued =
-            connection.session.flags.has(SessionFlags::MULTI) && !entry.spec.flags.has(Flags::NOT_QUEUED);
-        if !is_queued && self.is_polling() && checks::runs_script(connection, entry) {
-            connection.suspended = Some(Suspended::Deferred);
             return;
         }
         if self.shared.slow_path_reasons.has(SlowPathReason::HotKeys) {

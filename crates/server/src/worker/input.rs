@@ -59,6 +59,37 @@ pub(super) struct Batch {
     pub queue: PrefetchQueue,
 }
 
+impl Batch {
+    /// Leaves no request in it.
+    pub(super) fn clear(&mut self) {
+        self.spans.clear();
+        self.requests.clear();
+        self.names_members = false;
+    }
+
+    /// The arguments of one of its requests.
+    pub(super) fn spans_of(&self, request: &Request) -> Option<&[Span]> {
+        let first = request.first_span as usize;
+        self.spans.get(first..first + request.span_count as usize)
+    }
+
+    /// Adds a request that was parsed before.
+    pub(super) fn push(
+        &mut self,
+        spans: &[Span],
+        start: usize,
+        end: usize,
+        entry: Option<&'static Entry>,
+        hash: u64,
+    ) {
+        let (first_span, span_count) = (self.spans.len() as u32, spans.len() as u32);
+        self.spans.extend_from_slice(spans);
+        self.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
+        let (start, end) = (start as u32, end as u32);
+        self.requests.push(Request { first_span, span_count, start, end, entry, hash });
+    }
+}
+
 impl Worker {
     /// Takes in bytes for a connection that is not closing.
     pub(super) fn feed(&mut self, connection: &mut Connection, data: &[u8]) {
@@ -276,15 +307,24 @@ impl Worker {
         start: usize,
         batch: &mut Batch,
     ) -> Result<(), ProtocolError> {
-        batch.spans.clear();
-        batch.requests.clear();
+        batch.clear();
         let limits = self.request_limits(connection);
         // Before authentication the limits may change with every request.
         let most = if limits.unauthenticated { 1 } else { BATCH_REQUESTS };
         let mut at = start;
-        batch.names_members = false;
+        if let Some(parsed) = connection.parsed.take() {
+            at = parsed.give(&input[start..], batch).map_or(start, |len| start + len);
+            self.spare_requests.put(parsed);
+        } else if !limits.unauthenticated
+            && connection.partial.is_at_rest()
+            && input.len() as i64 <= limits.bulk_max_bytes
+            && self.announced.take(connection.token, input, batch)
+        {
+            return Ok(());
+        }
         while at < input.len() && batch.requests.len() < most {
             let first_span = batch.spans.len();
+            self.note_parse();
             match parse(input, at, &limits, &mut connection.partial, &mut batch.spans)? {
                 Parsed::Incomplete => break,
                 Parsed::Complete(end) => {
@@ -352,6 +392,8 @@ impl Worker {
                 if let Some(long) = long {
                     connection.query = long.unfold(&input[request.start as usize..]);
                     *consumed = input.len();
+                } else if let Some(Suspended::Deferred) = connection.suspended {
+                    connection.parsed = self.spare_requests.keep(batch, request);
                 }
                 return false;
             }
@@ -370,6 +412,15 @@ impl Worker {
             }
         }
         true
+    }
+
+    /// Counts the attempts to parse a request, for tests.
+    #[inline(always)]
+    pub(super) fn note_parse(&mut self) {
+        #[cfg(test)]
+        {
+            self.parse_count += 1;
+        }
     }
 
     fn refuse_protocol(&mut self, connection: &mut Connection, reply: &mut Reply, error: &ProtocolError) {

@@ -13,6 +13,7 @@ mod input;
 mod mail;
 mod outbox;
 mod output;
+mod parsed;
 mod prefetch;
 mod sink;
 mod timers;
@@ -48,6 +49,8 @@ use command_cache::CommandCache;
 use connections::Connections;
 use input::Batch;
 use outbox::{Action, Outbox};
+pub(crate) use parsed::ParsedRequest;
+use parsed::{Announced, SpareRequests};
 use timers::Timers;
 
 /// Listener tags: TCP sockets, the unix socket, TCP sockets with TLS.
@@ -130,6 +133,12 @@ pub struct Worker {
     pub(crate) paused_migrations: Vec<(Box<Migration>, Answers)>,
     /// `None` while it is in use.
     batch: Option<Box<Batch>>,
+    /// What the backend has announced, parsed.
+    announced: Box<Announced>,
+    spare_requests: SpareRequests,
+    /// How often a request was parsed, whole or not.
+    #[cfg(test)]
+    parse_count: usize,
     command_cache: CommandCache,
     place: Place,
     /// Messages taken out of the mailbox that are not handled yet.
@@ -193,6 +202,10 @@ impl Worker {
             paused: Vec::new(),
             paused_migrations: Vec::new(),
             batch: None,
+            announced: Box::default(),
+            spare_requests: SpareRequests::default(),
+            #[cfg(test)]
+            parse_count: 0,
             command_cache: CommandCache::default(),
             place: Place::Outside,
             mail: VecDeque::new(),

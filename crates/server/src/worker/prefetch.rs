@@ -15,7 +15,6 @@ use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, pars
 use super::Worker;
 use super::input::{Batch, Request};
 use crate::connection::Connection;
-use crate::registry::Entry;
 
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
 const PREFETCH_KEYS_PER_SHARD: usize = 24;
@@ -103,27 +102,30 @@ impl Worker {
         for arrival in arrivals {
             self.connection_at(arrival.token).into_iter().for_each(|connection| prefetch_object(connection));
         }
+        let mut announced = std::mem::take(&mut self.announced);
+        announced.begin(arrivals);
         // Shards are touched inside the gate only.
         self.enter();
         if self.is_barred() {
+            self.announced = announced;
             return;
         }
-        let mut batch = self.batch.take().unwrap_or_default();
-        batch.spans.clear();
-        batch.requests.clear();
-        batch.names_members = false;
+        let batch = &mut announced.batch;
         for (at, arrival) in arrivals.iter().enumerate() {
             let Some(connection) = self.connection_at(arrival.token) else { continue };
             prefetch_object(&raw const *connection.info);
             // A pipeline prefetches for itself. What does not begin as requests of clients do may be the
             // middle of a long one, of which the beginning is among these arrivals too.
-            if connection.query.is_empty() && connection.suspended.is_none() && arrival.data.starts_with(b"*")
+            if connection.query.is_empty()
+                && connection.suspended.is_none()
+                && !self.defers(connection)
+                && arrival.data.starts_with(b"*")
             {
-                self.parse_only_request(at as u32, arrival.data, &mut batch);
+                self.parse_only_request(at as u32, arrival.data, batch);
             }
         }
-        let Batch { spans, requests, names_members, members, queue } = &mut *batch;
-        let keyed = requests.iter().filter_map(|request| {
+        let Batch { spans, requests, names_members, members, queue } = batch;
+        let keyed = requests.iter().filter(|request| has_key(request)).filter_map(|request| {
             let arrival = arrivals.get(request.start as usize)?;
             Some((self.connection_at(arrival.token)?.session.db, arrival.data, request))
         });
@@ -133,13 +135,14 @@ impl Worker {
             members.extend(keyed.filter_map(|(db, data, request)| Member::new(db, data, spans, request)));
             self.prefetch_members(members, queue);
         }
-        self.batch = Some(batch);
+        self.announced = announced;
     }
 
-    /// Adds the request that `data` is, if it is one and names a key; `start` is where it says which arrival
+    /// Adds the request that `data` is, if it is one whole request; `start` is where it says which arrival
     /// it is of.
     fn parse_only_request(&mut self, arrival: u32, data: &[u8], batch: &mut Batch) {
         let first_span = batch.spans.len();
+        self.note_parse();
         let parsed = parse(data, 0, &RequestLimits::default(), &mut Partial::default(), &mut batch.spans);
         let end = match parsed {
             Ok(Parsed::Complete(end)) if end == data.len() => end,
@@ -147,13 +150,10 @@ impl Worker {
         };
         let spans = &batch.spans[first_span..];
         let entry = self.command_cache.resolve(self.shared.registry, data, spans);
-        let hash = |entry: &Entry| entry.first_key_hash(&Args::new(data, spans));
-        let Some((entry, hash)) = entry.and_then(|entry| Some((entry, hash(entry)?))) else {
-            return batch.spans.truncate(first_span);
-        };
-        batch.names_members |= entry.spec.member.is_some();
-        let span_count = (batch.spans.len() - first_span) as u32;
-        let (first_span, end, entry) = (first_span as u32, end as u32, Some(entry));
+        let hash = entry.and_then(|entry| entry.first_key_hash(&Args::new(data, spans))).unwrap_or(0);
+        batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
+        let span_count = spans.len() as u32;
+        let (first_span, end) = (first_span as u32, end as u32);
         batch.requests.push(Request { first_span, span_count, start: arrival, end, entry, hash });
     }
 

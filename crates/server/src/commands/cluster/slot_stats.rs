@@ -127,9 +127,11 @@ fn in_order(call: &mut Call<'_>, own: &SlotSet) -> Result<Vec<u16>, Error> {
 fn bytes_in_slot(call: &mut Call<'_>, slot: u16) -> u64 {
     let (mut bytes, mut from) = (0, None);
     loop {
-        let part = call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.bytes_in_slot(slot, from));
-        bytes += part.0 as u64;
-        from = part.1;
+        let visited =
+            call.worker.keys.visit_shard(shard_of_slot(slot), |keys| keys.bytes_in_slot(slot, from));
+        let Some((part, next)) = visited else { return bytes };
+        bytes += part as u64;
+        from = next;
         if from.is_none() {
             return bytes;
         }

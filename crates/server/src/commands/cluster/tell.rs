@@ -277,13 +277,13 @@ fn countkeysinslot(call: &mut Call<'_>) -> Outcome {
     node(call)?;
     let slot = slot_at(call, 2)?.ok_or(Error::Fixed("ERR Invalid slot"))?;
     let db = call.connection.session.db;
-    let count = call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.count_slot_in(db, slot));
-    call.reply.count(count);
+    let count = call.worker.keys.visit_shard(shard_of_slot(slot), |keys| keys.count_slot_in(db, slot));
+    call.reply.count(count.unwrap_or(0));
     Ok(())
 }
 
 pub(super) fn keys_in_slot(call: &mut Call<'_>, slot: u16) -> usize {
-    call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.count_slot(slot))
+    call.worker.keys.visit_shard(shard_of_slot(slot), |keys| keys.count_slot(slot)).unwrap_or(0)
 }
 
 pub(super) static GETKEYSINSLOT: ServerCommand =
@@ -298,7 +298,8 @@ fn getkeysinslot(call: &mut Call<'_>) -> Outcome {
     let (slot, most) = (slot_at(call, 2)?, usize::try_from(call.int(3)?).ok());
     let (slot, most) = slot.zip(most).ok_or(Error::Fixed("ERR Invalid slot or number of keys"))?;
     call.worker.keys.db = call.connection.session.db;
-    let names = call.worker.keys.with_shard(shard_of_slot(slot), |keys| keys.names_in_slot(slot, most));
+    let names = call.worker.keys.visit_shard(shard_of_slot(slot), |keys| keys.names_in_slot(slot, most));
+    let names = names.unwrap_or_default();
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name));
     Ok(())
