@@ -18,7 +18,7 @@ mod touch;
 mod undo;
 mod walk;
 
-pub use martlet_base::sync::{Alone, Gate};
+pub use martlet_base::sync::{Alone, Beside, Gate, Outside};
 
 pub use counters::{ChangeMark, Counter, Counters};
 pub use effects::{Cause, Deletion, Deletions, Effects, EventClass, Invalidation, KeyEvent, News};

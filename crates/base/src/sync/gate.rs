@@ -1,6 +1,13 @@
 //! The gate: threads pass in and out once per batch of requests; closing it gives one thread the whole store.
 //!
-//! Each thread has a flag on a separate cache line, so passing costs one exchange on an uncontended line. The
+//! | verb | token | what its holder may do |
+//! |---|---|---|
+//! | [`Gate::enter`], [`Gate::leave`] | none: the thread's flag | lock shards, one by one |
+//! | [`Gate::closed`] | [`Alone`] | everything at once, without a lock |
+//! | [`Gate::admit`], [`Gate::join`] | [`Beside`] | lock shards beside the closer, on its behalf |
+//! | [`Gate::outside`] | [`Outside`] | wait for the disk; touch no shard |
+//!
+//! //! Each thread has a flag on a separate cache line, so passing costs one exchange on an uncontended line. The
 //! closer raises `state`, then waits for all flags to fall; a thread that finds the gate closed takes its
 //! flag back and waits. Both sides write their own word, then read the other's, with a full barrier between:
 //! one of them sees the other.
@@ -13,9 +20,15 @@
 //! **A thread that may give up** a wait leaves no trace: a ticket is passed over, a gate that was closed in
 //! vain opens.
 //!
-//! Invariant: the gate is closed from the first closer's turn to the end of the last one's, and no flag is up
-//! while a closer runs.
+//! **Work that one thread is too slow for.** A closer admits other threads: they have called for it, are outside,
+//! and join it behind the gate, which stays closed. The closer is not alone in that time, and is again when the
+//! last of them has left; a thread that comes too late is not let in.
+//!
+//! Invariant: the gate is closed from the first closer's turn to the end of the last one's, no flag is up while
+//! a closer runs, and no thread is beside it but while it admits threads.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::PoisonError;
 
 use super::atomic::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, SPINS, fence, park, put, waits};
@@ -25,6 +38,9 @@ const CLOSED: u32 = 1;
 
 const OUTSIDE: u32 = 0;
 const INSIDE: u32 = 1;
+
+/// In `party`: threads may join. The other bits count those that have.
+const ADMITS: u32 = 1 << 31;
 
 /// In `news`: a closer sleeps, or is about to.
 const SLEEPS: u32 = 1;
@@ -73,6 +89,8 @@ pub struct Gate {
     waiting: AtomicU32,
     /// The closer whose turn it is sleeps on it.
     news: AtomicU32,
+    /// Threads beside the closer, and [`ADMITS`].
+    party: AtomicU32,
     turns: Mutex<Turns>,
     turn_ended: Condvar,
 }
@@ -91,6 +109,57 @@ pub struct Gate {
 #[derive(Debug)]
 pub struct Alone(());
 
+/// Proof that the thread is behind the closed gate beside its closer, or is the closer and not alone: shards
+/// are locked one by one. Only [`Gate::admit`] and [`Gate::join`] make one. The closer's [`Alone`] is borrowed
+/// in that time:
+///
+/// ```compile_fail
+/// let gate = martlet_base::sync::Gate::new(1);
+/// let needs_alone = |_: &martlet_base::sync::Alone| ();
+/// gate.closed(|alone| gate.admit(alone, |_| needs_alone(alone)));
+/// ```
+#[derive(Debug)]
+pub struct Beside(());
+
+/// Proof that the thread stands outside the gate with nothing locked: it may wait for the disk. What reads or
+/// changes files takes one, so that a thread that is inside, or has the gate closed, cannot call it.
+///
+/// An I/O thread gets one by leaving the gate ([`Gate::outside`]), for as long as it stays outside:
+///
+/// ```compile_fail
+/// let gate = martlet_base::sync::Gate::new(1);
+/// let kept = gate.outside(0, |outside| outside);
+/// ```
+///
+/// No other thread can be handed it:
+///
+/// ```compile_fail
+/// let gate = martlet_base::sync::Gate::new(1);
+/// gate.outside(0, |outside| std::thread::scope(|scope| scope.spawn(|| { outside; }).join()));
+/// ```
+#[derive(Debug)]
+pub struct Outside(PhantomData<*const ()>);
+
+impl Outside {
+    /// For a thread that is no I/O thread, and is outside whenever it uses this: those of files, links and the
+    /// bus, and the one that starts the server. `./x tidy` lists the files that may call it.
+    pub fn of_background_thread() -> Outside {
+        debug_assert_eq!(BEHIND.get(), 0, "the thread is behind the gate");
+        Outside(PhantomData)
+    }
+
+    /// For a closer that stops the server for the disk's sake, as its client asks for: SAVE, SHUTDOWN, DEBUG
+    /// RELOAD and DEBUG LOADAOF. `./x tidy` lists the files that may call it.
+    pub fn of_standstill(_: &Alone) -> Outside {
+        Outside(PhantomData)
+    }
+}
+
+thread_local! {
+    /// How often the thread is behind a gate, as its closer or beside that.
+    static BEHIND: Cell<u32> = const { Cell::new(0) };
+}
+
 impl Gate {
     /// A gate for threads numbered `0..threads`.
     pub fn new(threads: usize) -> Gate {
@@ -99,6 +168,7 @@ impl Gate {
             state: AtomicU32::new(OPEN),
             waiting: AtomicU32::new(0),
             news: AtomicU32::new(0),
+            party: AtomicU32::new(0),
             turns: Mutex::new(Turns { given: 0, now: 0, closed_until: 0, given_up: Vec::new() }),
             turn_ended: Condvar::new(),
         }
@@ -130,20 +200,57 @@ impl Gate {
         }
     }
 
+    /// Passes out, if the thread is inside, and runs `work`, which may wait for the disk. The thread has nothing
+    /// locked, has not closed the gate, and is outside afterwards.
+    pub fn outside<R>(&self, thread: usize, work: impl FnOnce(&Outside) -> R) -> R {
+        debug_assert_eq!(BEHIND.get(), 0, "the thread is behind the gate");
+        self.leave(thread);
+        work(&Outside(PhantomData))
+    }
+
     /// Runs `work` with every thread outside. The calling thread must be outside too.
-    pub fn closed<R>(&self, work: impl FnOnce(&Alone) -> R) -> R {
+    pub fn closed<R>(&self, work: impl FnOnce(&mut Alone) -> R) -> R {
         self.take_turn(None);
-        let _turn = Turn(self);
-        work(&Alone(()))
+        let _turn = Turn::begin(self);
+        work(&mut Alone(()))
     }
 
     /// As [`Gate::closed`], but the wait ends within some milliseconds once `gives_up` says so; then nothing
     /// has been done.
-    pub fn closed_unless<R>(&self, gives_up: impl Fn() -> bool, work: impl FnOnce(&Alone) -> R) -> Option<R> {
+    pub fn closed_unless<R>(
+        &self,
+        gives_up: impl Fn() -> bool,
+        work: impl FnOnce(&mut Alone) -> R,
+    ) -> Option<R> {
         self.take_turn(Some(&gives_up)).then(|| {
-            let _turn = Turn(self);
-            work(&Alone(()))
+            let _turn = Turn::begin(self);
+            work(&mut Alone(()))
         })
+    }
+
+    /// Lets other threads join while `work` runs, and waits until those that have are gone. Of the gate that
+    /// the calling thread has closed.
+    pub fn admit<R>(&self, _: &mut Alone, work: impl FnOnce(&Beside) -> R) -> R {
+        let admission = Admission::begin(self);
+        let result = work(&Beside(()));
+        drop(admission);
+        result
+    }
+
+    /// Runs `work` beside the closer, if that admits threads now. The calling thread must be outside, with
+    /// nothing locked; the closer waits for it.
+    pub fn join<R>(&self, work: impl FnOnce(&Beside) -> R) -> Option<R> {
+        let mut party = self.party.load(Ordering::Relaxed);
+        while party & ADMITS != 0 {
+            match self.party.compare_exchange_weak(party, party + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => {
+                    let _guest = Guest::begin(self);
+                    return Some(work(&Beside(())));
+                }
+                Err(newer) => party = newer,
+            }
+        }
+        None
     }
 
     #[inline]
@@ -300,9 +407,55 @@ fn lock(turns: &Mutex<Turns>) -> MutexGuard<'_, Turns> {
 /// A turn behind the gate; it ends also when the work panics.
 struct Turn<'g>(&'g Gate);
 
+impl Turn<'_> {
+    fn begin(gate: &Gate) -> Turn<'_> {
+        BEHIND.set(BEHIND.get() + 1);
+        Turn(gate)
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        BEHIND.set(BEHIND.get() - 1);
         self.0.end_turn();
+    }
+}
+
+/// The time in which threads may join the closer; its end waits for them, also when the work panics.
+struct Admission<'g>(&'g Gate);
+
+impl Admission<'_> {
+    fn begin(gate: &Gate) -> Admission<'_> {
+        // Release: a thread that joins sees what the closer has done.
+        gate.party.fetch_or(ADMITS, Ordering::Release);
+        Admission(gate)
+    }
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        self.0.party.fetch_and(!ADMITS, Ordering::AcqRel);
+        self.0.wait_for(|| self.0.party.load(Ordering::Acquire) == 0, None);
+    }
+}
+
+/// A thread beside the closer.
+struct Guest<'g>(&'g Gate);
+
+impl Guest<'_> {
+    fn begin(gate: &Gate) -> Guest<'_> {
+        BEHIND.set(BEHIND.get() + 1);
+        Guest(gate)
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        BEHIND.set(BEHIND.get() - 1);
+        // Release: the closer sees what this thread has done.
+        if self.0.party.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.tell_closer();
+        }
     }
 }
 

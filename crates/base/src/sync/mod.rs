@@ -28,7 +28,7 @@ mod atomic {
     pub const PATIENCE: u32 = 4;
 }
 
-pub use gate::{Alone, Gate};
+pub use gate::{Alone, Beside, Gate, Outside};
 pub use lock::RawLock;
 pub use ref_count::RefCount;
 

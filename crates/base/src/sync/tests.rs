@@ -108,7 +108,8 @@ mod gate;
 #[path = "lock.rs"]
 mod modelled;
 
-#[allow(clippy::duplicate_mod)]
+// What has nothing to do with other threads is not modelled.
+#[allow(clippy::duplicate_mod, dead_code)]
 #[path = "gate.rs"]
 mod modelled_gate;
 

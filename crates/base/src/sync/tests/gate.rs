@@ -92,6 +92,82 @@ fn no_interleaving_with_those_who_give_up_goes_wrong() {
     });
 }
 
+/// A closer that admits a thread, beside one that passes: what the joining thread does comes before what the
+/// closer does alone again, no thread is inside in that time, and no wake is lost.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn no_interleaving_of_threads_that_join_the_closer_goes_wrong() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        type Scene = (modelled::Gate, [loom::cell::UnsafeCell<u32>; 2]);
+        let scene: loom::sync::Arc<Scene> =
+            loom::sync::Arc::new((modelled::Gate::new(1), std::array::from_fn(|_| Default::default())));
+        let add = |cell: &loom::cell::UnsafeCell<u32>, by: u32| {
+            // SAFETY: a cell belongs to one thread beside the closer, or to the closer alone, which loom checks.
+            cell.with_mut(|cell| unsafe { *cell += by });
+        };
+        let other = scene.clone();
+        let guest = loom::thread::spawn(move || other.0.join(|_| add(&other.1[1], 1)).is_some());
+        let other = scene.clone();
+        let passing = loom::thread::spawn(move || {
+            other.0.enter(0);
+            // SAFETY: no thread writes while one is inside, which loom checks.
+            let sum: u32 = other.1.iter().map(|cell| cell.with(|cell| unsafe { *cell })).sum();
+            assert!(sum == 0 || sum >= 13, "{sum}");
+            other.0.leave(0);
+        });
+        let in_party = scene.0.closed(|alone| {
+            scene.1.iter().for_each(|cell| add(cell, 2));
+            scene.0.admit(alone, |_| add(&scene.1[0], 1));
+            scene.1.iter().for_each(|cell| add(cell, 4));
+            // SAFETY: every other thread is outside again, which loom checks.
+            scene.1[1].with(|cell| unsafe { *cell }) == 7
+        });
+        assert_eq!(guest.join().unwrap(), in_party);
+        passing.join().unwrap();
+        assert_eq!(scene.0.waiters(), (0, 0));
+    });
+}
+
+#[test]
+fn threads_join_only_while_the_closer_admits_them() {
+    let gate = Gate::new(1);
+    assert!(gate.join(|_| ()).is_none());
+    let (joined, has_joined) = mpsc::channel();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        gate.closed(|alone| {
+            scope.spawn(|| assert!(gate.join(|_| ()).is_none())).join().unwrap();
+            gate.admit(alone, |_| {
+                let (gate, is_done) = (&gate, &is_done);
+                scope.spawn(move || {
+                    gate.join(|_| {
+                        joined.send(()).unwrap();
+                        // Long enough for the closer to sleep.
+                        (0..100).for_each(|_| std::thread::yield_now());
+                        is_done.store(true, Ordering::Relaxed);
+                    })
+                });
+                has_joined.recv().unwrap();
+            });
+            assert!(is_done.load(Ordering::Relaxed));
+            scope.spawn(|| assert!(gate.join(|_| ()).is_none())).join().unwrap();
+        });
+    });
+    assert!(gate.join(|_| ()).is_none());
+}
+
+#[test]
+fn a_thread_that_waits_outside_keeps_no_closer_waiting() {
+    let gate = Gate::new(1);
+    gate.enter(0);
+    std::thread::scope(|scope| {
+        gate.outside(0, |_| scope.spawn(|| gate.closed(|_| ())).join().unwrap());
+    });
+    gate.closed(|_| ());
+}
+
 #[test]
 fn waits_behind_work_without_end_are_given_up() {
     let (gate, is_over) = (Gate::new(2), AtomicBool::new(false));

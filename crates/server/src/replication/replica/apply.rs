@@ -339,12 +339,12 @@ impl ApplyQueue {
         let calling = Crew::call(self.shared, self);
         worker.leave();
         worker.stats().begin();
-        let work = |_: &Alone| {
+        let work = |alone: &mut Alone| {
             let calling = calling;
             let mut applier = lock(&self.applier);
             let bytes = self.take(worker, CREW_TURN_BYTES)?;
             worker.keys.effects.recording = engine.journal.is_on();
-            Some((bytes.len(), applier.apply_by_all(self, worker, &calling, &bytes)))
+            Some((bytes.len(), applier.apply_by_all(self, worker, (&calling, alone), &bytes)))
         };
         let applied = engine.gate.closed_unless(|| engine.has_busy_script(), work).flatten();
         worker.enter();
@@ -418,7 +418,7 @@ impl Applier {
         &mut self,
         queue: &ApplyQueue,
         worker: &mut Worker,
-        calling: &Calling,
+        (calling, alone): (&Calling, &mut Alone),
         bytes: &[u8],
     ) -> Result<Progress, String> {
         self.input.extend_from_slice(bytes);
@@ -432,7 +432,7 @@ impl Applier {
         queue.is_applying.store(true, Ordering::Relaxed);
         let (end, db) = (plan.end, self.runner.connection.session.db);
         let work = Arc::new(Work::new(std::mem::take(&mut self.input), plan, db, shared.thread_count()));
-        calling.share(worker, &work);
+        calling.share(alone, worker, &work);
         (self.parsed, self.applied, self.partial) = (end, end, Partial::default());
         self.relay(queue, worker, &work.input);
         shared.replication.replica.answer();

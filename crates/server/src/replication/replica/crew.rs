@@ -1,6 +1,7 @@
 //! Applying with all I/O threads, when more of the stream waits than one of them keeps up with.
 //!
-//! The applying thread calls the others and closes the gate. Behind it the next commands, up to the first
+//! The applying thread calls the others, closes the gate and admits them ([`Gate::admit`](martlet_engine::Gate)).
+//! Behind it the next commands, up to the first
 //! that is more than a write to one key, are dealt out by the shards of their keys: each *lane* has the
 //! commands of its shards in the stream's order, and each thread that has come takes lanes until none is
 //! left. The gate opens once all are done and their bytes are in the journal, so that clients always see the
@@ -12,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::sync::lock;
 use martlet_command::Flags;
+use martlet_engine::{Alone, Beside};
 use martlet_keyspace::shard_of;
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
 
@@ -76,12 +78,15 @@ impl Crew {
 }
 
 impl Calling {
-    /// Hands out `work` and takes part in it; returns when all of it is done.
-    pub fn share(&self, worker: &mut Worker, work: &Arc<Work>) {
-        *lock(&self.call.stage) = Stage::Work(work.clone());
-        self.call.changed.notify_all();
-        work.take_part(worker, &self.call.queue);
-        work.wait();
+    /// Hands out `work` and takes part in it; returns when all of it is done and the calling thread is alone
+    /// again.
+    pub fn share(&self, alone: &mut Alone, worker: &mut Worker, work: &Arc<Work>) {
+        self.shared.engine.gate.admit(alone, |beside| {
+            *lock(&self.call.stage) = Stage::Work(work.clone());
+            self.call.changed.notify_all();
+            work.take_part(beside, worker, &self.call.queue);
+            work.wait();
+        });
     }
 }
 
@@ -115,10 +120,14 @@ impl Worker {
         let Stage::Work(work) = &*stage else { return };
         let work = work.clone();
         drop(stage);
-        self.stats().begin();
-        self.keys.effects.recording = self.shared.engine.journal.is_on();
-        work.take_part(self, &call.queue);
-        self.stats().rest();
+        let gate = &self.shared.engine.gate;
+        // If it is too late, all of the work is done.
+        gate.join(|beside| {
+            self.stats().begin();
+            self.keys.effects.recording = self.shared.engine.journal.is_on();
+            work.take_part(beside, self, &call.queue);
+            self.stats().rest();
+        });
     }
 
     /// Serves clients that wait for keys that lanes have changed: not behind the closed gate, as a served
@@ -210,7 +219,7 @@ impl Work {
     }
 
     /// Takes lanes as long as there are any.
-    fn take_part(&self, worker: &mut Worker, queue: &ApplyQueue) {
+    fn take_part(&self, beside: &Beside, worker: &mut Worker, queue: &ApplyQueue) {
         let runner = &mut *queue.runner_of(worker.thread);
         runner.connection.session.db = self.db;
         while let Some(lane) = self.lanes.get(self.next.fetch_add(1, Ordering::Relaxed)) {
@@ -219,7 +228,7 @@ impl Work {
                 let mut hashes = [0; PREFETCH_BATCH];
                 hashes.iter_mut().zip(commands()).for_each(|(hash, command)| *hash = command.key.1);
                 worker.prefetch_many(self.db, &hashes[..batch.len()]);
-                commands().for_each(|command| self.run(worker, runner, command));
+                commands().for_each(|command| self.run(beside, worker, runner, command));
             }
             let mut left = lock(&self.left);
             *left -= 1;
@@ -229,7 +238,7 @@ impl Work {
         }
     }
 
-    fn run(&self, worker: &mut Worker, runner: &mut Runner, command: &Planned) {
+    fn run(&self, _: &Beside, worker: &mut Worker, runner: &mut Runner, command: &Planned) {
         let args = Args::new(&self.input, &self.plan.spans[command.first..command.first + command.count]);
         worker.keys.lock_shard(shard_of(command.key.1));
         runner.execute(worker, command.entry, &args, Some(command.key), false);
