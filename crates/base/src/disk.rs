@@ -9,6 +9,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::Arc;
+
+use crate::sync::Outside;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod faults;
@@ -74,6 +77,22 @@ pub trait DiskFile: Write + Send {
     /// # Errors
     /// The disk has no room, or the file system cannot reserve; nothing depends on it.
     fn reserve(&mut self, from: u64, bytes: u64) -> io::Result<()>;
+}
+
+/// A disk that only threads outside the gate reach.
+#[derive(Clone)]
+pub struct GatedDisk(Arc<dyn Disk>);
+
+impl GatedDisk {
+    /// Lets threads that are outside reach `disk`.
+    pub fn new(disk: Arc<dyn Disk>) -> GatedDisk {
+        GatedDisk(disk)
+    }
+
+    /// The disk. Whatever keeps it must not use it elsewhere.
+    pub fn get(&self, _: &Outside) -> &Arc<dyn Disk> {
+        &self.0
+    }
 }
 
 /// The text of an operating system's error, as C's `strerror` gives it.

@@ -33,3 +33,6 @@ pub const SLICE_REQUESTS: usize = 1024;
 pub const SLICE_NS: u64 = 500_000;
 /// Requests parsed ahead so that their keys' cache misses overlap.
 pub const BATCH_REQUESTS: usize = 32;
+
+/// Most bytes of log lines that wait for the log's file; later ones are counted instead.
+pub const LOG_WAITING_MAX_BYTES: usize = 4 * 1024 * 1024;

@@ -5,10 +5,10 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use martlet_base::glob;
-use martlet_base::sync::lock;
+use martlet_base::sync::{Outside, lock};
 
 use super::index::{find, parameters};
 use super::table::{DENY_LOADING, HIDDEN, IMMUTABLE, MULTI, PROTECTED, Parameter, REREAD};
@@ -20,6 +20,25 @@ use super::{Config, ConfigStore, ProtectedAction};
 /// arguments instead of the store, which still holds the old configuration.
 pub type Hook = Box<dyn Fn(&Config, &Config) -> Result<(), String> + Send + Sync>;
 
+/// Reads what a change needs of the disk, before the gate is closed; the arguments are those of a [`Hook`]. What
+/// it returns puts that to use, in place of a hook.
+pub type Reader = Box<dyn Fn(&Outside, &Config, &Config) -> Result<Acquired, String> + Send + Sync>;
+
+/// What a [`Reader`] has acquired; it is dropped if the change is refused by then.
+pub struct Acquired {
+    /// Puts it to use: runs behind the closed gate, and does not wait for the disk.
+    pub apply: Box<dyn FnOnce() -> Result<(), String> + Send>,
+    /// Undoes that.
+    pub undo: Box<dyn FnOnce() + Send>,
+}
+
+impl Acquired {
+    /// Nothing: that there is no refusal is enough.
+    pub fn nothing() -> Acquired {
+        Acquired { apply: Box::new(|| Ok(())), undo: Box::new(|| ()) }
+    }
+}
+
 /// Takes up a change that every hook has agreed to and that is published: it cannot refuse any more. The
 /// arguments are those of a [`Hook`], whose rules hold here, too.
 pub type Follow = Box<dyn Fn(&Config, &Config) + Send + Sync>;
@@ -30,6 +49,7 @@ type Of<F> = Vec<(&'static [&'static str], F)>;
 /// The hooks of a store, and the lock that makes one set at a time.
 #[derive(Default)]
 pub(super) struct Hooks {
+    readers: RwLock<Of<Reader>>,
     before: Mutex<Of<Hook>>,
     after: Mutex<Of<Follow>>,
 }
@@ -59,6 +79,11 @@ impl<T> Prepared<T> {
             *prepared = Some(prepare()?);
         }
         Ok(())
+    }
+
+    /// Keeps resources that were acquired before.
+    pub fn keep(&self, value: T) {
+        *lock(&self.0) = Some(value);
     }
 
     /// To be called after the publication.
@@ -195,15 +220,104 @@ impl ConfigStore {
         lock(&self.hooks.after).push((names, follow));
     }
 
+    /// Runs `reader` before each change of one of the named parameters, which [`ConfigStore::prepare`] then has to
+    /// begin.
+    pub fn on_read(&self, names: &'static [&'static str], reader: Reader) {
+        debug_assert!(
+            names.iter().all(|name| find(name.as_bytes()).is_some()),
+            "reader of an unknown parameter"
+        );
+        self.hooks.readers.write().unwrap_or_else(PoisonError::into_inner).push((names, reader));
+    }
+
+    /// Whether a change of these parameters waits for the disk.
+    pub fn reads_disk<'n>(&self, mut names: impl Iterator<Item = &'n [u8]>) -> bool {
+        let readers = self.hooks.readers.read().unwrap_or_else(PoisonError::into_inner);
+        names.any(|name| {
+            find(name).is_some_and(|parameter| readers.iter().any(|(of, _)| of.contains(&parameter.name)))
+        })
+    }
+
     /// CONFIG GET over the current configuration: see [`get`].
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         get(&self.snapshot(), patterns)
     }
 
-    /// CONFIG SET: all of the pairs or none. Answers the parameters whose value is another one now.
+    /// CONFIG SET: all of the pairs or none. Answers the parameters whose value is another one now. Not of
+    /// parameters that [read the disk](ConfigStore::reads_disk).
     pub fn set(&self, pairs: &[(&[u8], &[u8])], setter: Setter) -> Result<Vec<Changed>, SetError> {
         let hooks = lock(&self.hooks.before);
-        let old = self.snapshot();
+        let change = Change::parse(self.snapshot(), pairs, setter)?;
+        self.publish_change(&hooks, change)
+    }
+
+    /// Parses the pairs of a CONFIG SET and reads what it needs of the disk.
+    ///
+    /// # Errors
+    /// Why it is refused; nothing has changed.
+    pub fn prepare<N: AsRef<[u8]>>(
+        &self,
+        outside: &Outside,
+        pairs: &[(N, N)],
+        setter: Setter,
+    ) -> Result<Change, SetError> {
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
+        let mut change = Change::parse(self.snapshot(), &pairs, setter)?;
+        for (names, reader) in &*self.hooks.readers.read().unwrap_or_else(PoisonError::into_inner) {
+            let Some(parameter) = change.cause(names) else { continue };
+            let acquired = reader(outside, &change.old, &change.new);
+            let acquired = acquired.map_err(|why| SetError::Refused(parameter.name.into(), why))?;
+            change.acquired.push((parameter, acquired));
+        }
+        Ok(change)
+    }
+
+    /// Carries out a prepared change; `None`, and nothing is done, if the configuration has become another since.
+    pub fn commit(&self, change: Change) -> Option<Result<Vec<Changed>, SetError>> {
+        let hooks = lock(&self.hooks.before);
+        let is_current = Arc::ptr_eq(&change.old, &self.snapshot());
+        is_current.then(|| self.publish_change(&hooks, change))
+    }
+
+    fn publish_change(&self, hooks: &Of<Hook>, change: Change) -> Result<Vec<Changed>, SetError> {
+        let Change { old, new, changed, acquired } = change;
+        let mut undo: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        let mut applied = Ok(());
+        for (parameter, acquired) in acquired {
+            applied = (acquired.apply)().map_err(|why| SetError::Refused(parameter.name.into(), why));
+            if applied.is_err() {
+                break;
+            }
+            undo.push(acquired.undo);
+        }
+        if let Err(refusal) = applied.and_then(|()| apply(hooks, &changed, &old, &new)) {
+            undo.into_iter().rev().for_each(|undo| undo());
+            return Err(refusal);
+        }
+        if !changed.is_empty() {
+            self.publish(new);
+            let (new, follows) = (self.snapshot(), self.hooks.after.lock());
+            for (names, follow) in follows.unwrap_or_else(PoisonError::into_inner).iter() {
+                if changed.iter().any(|parameter| names.contains(&parameter.name)) {
+                    follow(&old, &new);
+                }
+            }
+        }
+        Ok(changed.into_iter().map(|parameter| Changed { parameter }).collect())
+    }
+}
+
+/// A CONFIG SET that is parsed, and has read what it needs of the disk.
+pub struct Change {
+    old: Arc<Config>,
+    new: Config,
+    changed: Vec<&'static Parameter>,
+    /// What was read, and because of which parameter.
+    acquired: Vec<(&'static Parameter, Acquired)>,
+}
+
+impl Change {
+    fn parse(old: Arc<Config>, pairs: &[(&[u8], &[u8])], setter: Setter) -> Result<Change, SetError> {
         let entries = entries(pairs, &old, setter)?;
         let mut new = (*old).clone();
         for ((name, value), parameter) in pairs.iter().zip(&entries) {
@@ -215,17 +329,12 @@ impl ConfigStore {
         let changed: Vec<_> = (entries.into_iter())
             .filter(|parameter| parameter.has(REREAD) || !parameter.is_same(&old, &new))
             .collect();
-        apply(&hooks, &changed, &old, &new)?;
-        if !changed.is_empty() {
-            self.publish(new);
-            let (new, follows) = (self.snapshot(), self.hooks.after.lock());
-            for (names, follow) in follows.unwrap_or_else(PoisonError::into_inner).iter() {
-                if changed.iter().any(|parameter| names.contains(&parameter.name)) {
-                    follow(&old, &new);
-                }
-            }
-        }
-        Ok(changed.into_iter().map(|parameter| Changed { parameter }).collect())
+        Ok(Change { old, new, changed, acquired: Vec::new() })
+    }
+
+    /// The changed parameter among these, if there is one.
+    fn cause(&self, names: &[&str]) -> Option<&'static Parameter> {
+        self.changed.iter().copied().find(|parameter| names.contains(&parameter.name))
     }
 }
 

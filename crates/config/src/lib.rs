@@ -22,7 +22,7 @@ mod value;
 pub mod words;
 
 pub use accepted::Accepted;
-pub use change::{Changed, Hook, Prepared, SetError, Setter, get, is_sensitive, parameters_set};
+pub use change::{Acquired, Changed, Hook, Prepared, SetError, Setter, get, is_sensitive, parameters_set};
 pub use command_line::{CommandLine, CommandLineError, Invocation, USAGE, parse_command_line, version_text};
 pub use enumerations::*;
 pub use index::{find, parameters};

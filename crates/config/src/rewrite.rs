@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use martlet_base::sync::Outside;
+
 use super::index::{find, parameters};
 use super::{Config, words};
 
@@ -133,6 +135,7 @@ pub fn rewrite(text: &[u8], config: &Config, users: UserLines<'_>, extent: Exten
 
 /// Rewrites the file at `path`, which need not exist. The new content is on disk when this returns.
 pub fn rewrite_file(
+    outside: &Outside,
     path: &Path,
     config: &Config,
     users: UserLines<'_>,
@@ -143,11 +146,11 @@ pub fn rewrite_file(
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read?,
     };
-    replace_file(path, &rewrite(&old, config, users, extent), 0o644 & !umask)
+    replace_file(outside, path, &rewrite(&old, config, users, extent), 0o644 & !umask)
 }
 
 /// Replaces a file's content so that a crash leaves either the old or the new one.
-pub(super) fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+pub(super) fn replace_file(_: &Outside, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let temporary = temporary_path(path);
     let written = write_new(&temporary, content, mode).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {

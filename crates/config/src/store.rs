@@ -2,10 +2,11 @@
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use martlet_base::disk::error_text;
 use martlet_base::publish::{Follower, Published};
+use martlet_base::sync::{Outside, lock};
 
 use super::change::Hooks;
 use super::rewrite::{Extent, UserLines, replace_file, rewrite_file};
@@ -18,6 +19,8 @@ pub struct ConfigStore {
     pub(super) hooks: Hooks,
     file: Option<PathBuf>,
     umask: u32,
+    /// Held while a file is replaced: each has one name until it is whole.
+    replacing: Mutex<()>,
 }
 
 impl ConfigStore {
@@ -29,7 +32,13 @@ impl ConfigStore {
     /// A store whose configuration came from a file, which CONFIG REWRITE writes with a mode that `umask`
     /// limits.
     pub fn with_file(config: Config, file: Option<PathBuf>, umask: u32) -> Arc<Self> {
-        Arc::new(Self { current: Published::new(config), hooks: Hooks::default(), file, umask })
+        Arc::new(Self {
+            current: Published::new(config),
+            hooks: Hooks::default(),
+            file,
+            umask,
+            replacing: Mutex::default(),
+        })
     }
 
     /// The configuration file, absolute; none when the server started without.
@@ -41,14 +50,15 @@ impl ConfigStore {
     ///
     /// # Errors
     /// The reply, without the leading dash.
-    pub fn rewrite(&self, users: UserLines<'_>, extent: Extent) -> Result<(), String> {
+    pub fn rewrite(&self, outside: &Outside, users: UserLines<'_>, extent: Extent) -> Result<(), String> {
         let file = self.file().ok_or("ERR The server is running without a config file")?;
+        let _replacing = lock(&self.replacing);
         let mut config = self.snapshot();
         if config.cluster_enabled {
             // Whose replica a node is, its own file says.
             Arc::make_mut(&mut config).replicaof = ReplicaOf::default();
         }
-        rewrite_file(file, &config, users, extent, self.umask).map_err(|error| {
+        rewrite_file(outside, file, &config, users, extent, self.umask).map_err(|error| {
             let why = error_text(&error);
             tracing::warn!("CONFIG REWRITE failed: {why}");
             format!("ERR Rewriting config file: {why}")
@@ -57,12 +67,19 @@ impl ConfigStore {
         Ok(())
     }
 
-    /// Replaces a file's content so that a crash leaves either the old or the new one.
+    /// Replaces the content of the file that the current configuration names by that which there is when the
+    /// file's turn comes, so that a crash leaves either the old or the new one.
     ///
     /// # Errors
     /// Those of the file system; the old content is still there.
-    pub fn replace_file(&self, path: &Path, content: &[u8]) -> std::io::Result<()> {
-        replace_file(path, content, 0o644 & !self.umask)
+    pub fn replace_file(
+        &self,
+        outside: &Outside,
+        path: impl FnOnce(&Config) -> &Path,
+        content: impl FnOnce() -> Vec<u8>,
+    ) -> std::io::Result<()> {
+        let _replacing = lock(&self.replacing);
+        replace_file(outside, path(&self.snapshot()), &content(), 0o644 & !self.umask)
     }
 
     /// How often a configuration was published; one atomic load.

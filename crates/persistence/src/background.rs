@@ -1,22 +1,22 @@
 //! Saving in the background: a separate thread writes a snapshot to the RDB file while clients are served.
 //!
-//! Invariant: there is one such save at a time, and once it was cancelled it does not touch the RDB file any
-//! more.
+//! Invariants: there is one such save at a time; a file never replaces that of a later cut; and a save that was
+//! cancelled, and has not begun to give its file the name, does not touch the RDB file any more.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use martlet_base::disk::error_text;
 use martlet_base::sync::lock;
-use martlet_engine::Keys;
+use martlet_engine::{Keys, Outside};
 
 use crate::Storage;
 use crate::file::NewFile;
 use crate::save::{Contents, Cut, Header, create, totals, write_cut};
 use crate::settings::Settings;
-use crate::temp_files::Kind;
+use crate::temp_files::{self, Kind};
 
 /// A save under way.
 #[derive(Clone, Debug)]
@@ -44,8 +44,8 @@ pub(crate) type WriteCut = Box<dyn FnOnce(Storage, Box<dyn Write + Send>, &Cut) 
 
 /// Where a save goes.
 pub(crate) enum Output {
-    /// The RDB file; and a receiver that gets it.
-    File(NewFile, Option<Box<dyn Receiver>>),
+    /// The RDB file as these settings want it; and a receiver that gets it.
+    File(Box<Settings>, Option<Box<dyn Receiver>>),
     /// To a receiver.
     Stream(Box<dyn Receiver>),
     /// To a receiver, written in another way.
@@ -62,9 +62,11 @@ struct Job {
 #[derive(Default)]
 pub struct Background {
     running: Mutex<Option<Running>>,
-    /// Held while a save takes the file's name: the disk works in that time, so only a thread that cancels
-    /// waits for this. Before `running`.
-    publishing: Mutex<()>,
+    /// The number of the cut whose file has the name. Locked while a file takes it: the disk works in that time,
+    /// so only threads that may wait for that lock it. Before `running`.
+    publishing: Mutex<u64>,
+    /// Numbers of cuts that were given out.
+    cuts: AtomicU64,
     ended: Condvar,
     /// One is to begin when the rewrite of the append-only file has ended.
     is_scheduled: AtomicBool,
@@ -77,9 +79,9 @@ impl Background {
         lock(&self.running).clone()
     }
 
-    /// Cancels the save under way, which ends soon; whether there was one.
+    /// Cancels the save under way, which ends soon; whether there was one. If its file is about to take the
+    /// name, it may do so: that of any later cut replaces it.
     pub fn cancel(&self) -> bool {
-        let _publishing = lock(&self.publishing);
         let running = lock(&self.running);
         running.iter().for_each(|running| running.cut.is_cancelled.store(true, Ordering::Relaxed));
         running.is_some()
@@ -109,7 +111,8 @@ impl Background {
         let body = move || {
             martlet_base::thread::use_batch_scheduling();
             storage.host.begin_thread();
-            jobs.iter().for_each(|job| run(storage, job));
+            let outside = Outside::of_background_thread();
+            jobs.iter().for_each(|job| run(storage, &outside, job));
         };
         std::thread::Builder::new().name("snapshot".into()).spawn(body)?;
         Ok(())
@@ -119,8 +122,7 @@ impl Background {
 impl Storage {
     /// Begins a save in the background with the keyspace's present content, unless one is under way, or a
     /// rewrite, which may have begun since the caller has looked: there is one snapshot at a time. `keys`
-    /// hold all shards. False if nothing was begun; if the disk refuses already, that is recorded as for a
-    /// save that fails later.
+    /// hold all shards. False if nothing was begun. The thread that saves makes the file.
     pub fn start_background_save(self, keys: &Keys, settings: &Settings) -> bool {
         self.start_save_for(keys, settings, None).is_ok()
     }
@@ -141,13 +143,11 @@ impl Storage {
         let began_ms = self.now_ms();
         let totals = totals(keys, settings.handlers.databases);
         self.persistence.background_began(began_ms);
-        let begun = Header::of_file(self, settings, &totals)
-            .and_then(|header| Ok((header, create(self, settings, Kind::BackgroundSave)?)));
-        match begun {
-            Ok((header, file)) => {
+        match Header::of_file(self, settings, &totals) {
+            Ok(header) => {
                 let header = Header { is_for_replicas: receiver.is_some(), ..header };
                 let cut = Cut::make(self, keys, header, totals, false);
-                self.start(keys, cut, Output::File(file, receiver));
+                self.start(keys, cut, Output::File(Box::new(settings.clone()), receiver));
                 tracing::info!("Background saving started by pid {}", std::process::id());
             }
             Err(message) => {
@@ -185,11 +185,11 @@ impl Storage {
 
     /// Removes the RDB file, unless a save is about to replace it or `is_wanted` has become false. It waits
     /// for the disk.
-    pub fn remove_rdb_file(self, settings: &Settings, is_wanted: impl FnOnce() -> bool) {
+    pub fn remove_rdb_file(self, outside: &Outside, settings: &Settings, is_wanted: impl FnOnce() -> bool) {
         // While this is held no other file takes its name.
         let _publishing = lock(&self.persistence.background.publishing);
         if is_wanted() {
-            let removed = self.persistence.disk.remove(&settings.rdb_path());
+            let removed = self.persistence.disk.get(outside).remove(&settings.rdb_path());
             let refused = removed.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
             refused
                 .iter()
@@ -197,9 +197,29 @@ impl Storage {
         }
     }
 
+    /// Removes the files that this process is writing, which ends without finishing them: no other is begun
+    /// before that.
+    pub fn remove_own_files(self, outside: &Outside) {
+        // To the end.
+        std::mem::forget(temp_files::remove_own(
+            &**self.persistence.disk.get(outside),
+            &self.host.settings(),
+        ));
+    }
+
     /// Whether a snapshot is under way, or about to be.
     pub fn has_snapshot(self) -> bool {
         self.persistence.background.running().is_some() || self.persistence.log.is_rewriting()
+    }
+
+    /// The number of a cut that is made now.
+    pub(crate) fn number_cut(self) -> u64 {
+        self.persistence.background.cuts.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// While this is held no other file takes the RDB file's name. The number of the cut whose file has it.
+    pub(crate) fn lock_name(self, _: &Outside) -> MutexGuard<'static, u64> {
+        lock(&self.persistence.background.publishing)
     }
 
     pub(crate) fn start(self, keys: &Keys, cut: Cut, output: Output) {
@@ -220,7 +240,7 @@ enum Outcome {
 }
 
 /// Writes a snapshot, on the thread.
-fn run(storage: Storage, job: Job) {
+fn run(storage: Storage, outside: &Outside, job: Job) {
     let Job { running, mut output } = job;
     if let Output::File(_, Some(receiver)) | Output::Stream(receiver) | Output::Other(receiver, _) =
         &mut output
@@ -229,7 +249,7 @@ fn run(storage: Storage, job: Job) {
         receiver.begin(offset, &running.cut.is_cancelled);
     }
     match output {
-        Output::File(file, receiver) => save(storage, &running, file, receiver),
+        Output::File(settings, receiver) => save(storage, outside, &running, &settings, receiver),
         Output::Stream(receiver) => send(storage, "RDB", receiver, |out| {
             write_cut(storage, out, &running.cut).and_then(|mut out| out.flush())
         }),
@@ -241,26 +261,95 @@ fn run(storage: Storage, job: Job) {
 }
 
 /// Writes it to the RDB file.
-fn save(storage: Storage, running: &Running, file: NewFile, receiver: Option<Box<dyn Receiver>>) {
-    let finished = write_cut(storage, file, &running.cut).and_then(NewFile::sync);
-    let is_wanted = || running.cut.is_wanted();
-    let cancelled = || io::Error::from(io::ErrorKind::Interrupted);
+fn save(
+    storage: Storage,
+    outside: &Outside,
+    running: &Running,
+    settings: &Settings,
+    receiver: Option<Box<dyn Receiver>>,
+) {
+    let cut = &running.cut;
+    let finished = match create(storage, outside, settings, Kind::BackgroundSave) {
+        Ok(file) => write_cut(storage, file, cut).and_then(NewFile::sync),
+        Err(message) => {
+            give_up(storage, cut);
+            Err(io::Error::other(message))
+        }
+    };
     let background = &storage.persistence.background;
-    // While this is held no other thread can cancel.
-    let publishing = lock(&background.publishing);
-    let published = finished.and_then(|new| if is_wanted() { new.publish() } else { Err(cancelled()) });
+    let mut newest = lock(&background.publishing);
+    let published = finished.and_then(|new| match cut.is_wanted() && cut.number > *newest {
+        true => {
+            *newest = cut.number;
+            new.publish()
+        }
+        false => Err(io::ErrorKind::Interrupted.into()),
+    });
     let outcome = match &published {
         Ok(()) => Outcome::Saved,
-        Err(_) if !is_wanted() => Outcome::Cancelled,
+        Err(error) if !cut.is_wanted() || error.kind() == io::ErrorKind::Interrupted => Outcome::Cancelled,
         Err(error) => {
             tracing::warn!("Write error saving DB on disk: {}", error_text(error));
             Outcome::Failed
         }
     };
-    end(storage, outcome, running.cut.began_ms(), running.changes);
+    end(storage, outcome, cut.began_ms(), running.changes);
     receiver.into_iter().for_each(|receiver| receiver.end(published.as_ref().map(|&()| ()).map_err(copy_of)));
     *lock(&background.running) = None;
-    drop(publishing);
+    drop(newest);
+}
+
+/// Ends the walk of a cut that nothing takes.
+fn give_up(storage: Storage, cut: &Cut) {
+    // It says that it was cancelled.
+    let _ = write_cut(storage, io::sink(), &cut.unwanted());
+}
+
+/// The RDB file of an empty data set, before it is written.
+pub struct EmptyFile {
+    cut: Cut,
+    changes: u64,
+    settings: Settings,
+}
+
+impl EmptyFile {
+    /// Of the data set, which is empty. All shards are locked.
+    pub(crate) fn begin(storage: Storage, keys: &Keys, settings: &Settings) -> Option<EmptyFile> {
+        let totals = totals(keys, settings.handlers.databases);
+        match Header::of_file(storage, settings, &totals) {
+            Ok(header) => Some(EmptyFile {
+                cut: Cut::without_keys(storage, header, totals),
+                changes: storage.changes(keys),
+                settings: settings.clone(),
+            }),
+            Err(message) => {
+                tracing::warn!("{message}");
+                None
+            }
+        }
+    }
+
+    /// Writes it, unless a later file is there; the log has the disk's refusal.
+    pub fn write(self, storage: Storage, outside: &Outside) {
+        let EmptyFile { cut, changes, settings } = self;
+        let mut newest = lock(&storage.persistence.background.publishing);
+        if cut.number <= *newest {
+            return;
+        }
+        *newest = cut.number;
+        let written = create(storage, outside, &settings, Kind::Save).and_then(|file| {
+            let written = write_cut(storage, file, &cut).and_then(NewFile::sync).and_then(NewFile::publish);
+            written.map_err(|error| format!("Write error saving DB on disk: {}", error_text(&error)))
+        });
+        match written {
+            Ok(()) => {
+                tracing::info!("DB saved on disk");
+                storage.persistence.saved(storage.now_ms(), changes);
+                storage.note_disk_state();
+            }
+            Err(message) => tracing::warn!("{message}"),
+        }
+    }
 }
 
 fn copy_of(error: &io::Error) -> io::Error {

@@ -23,12 +23,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use martlet_base::clock::Clock;
-use martlet_base::disk::{Disk, RealDisk};
+use martlet_base::disk::{GatedDisk, RealDisk};
 use martlet_base::sync::lock;
 use martlet_engine::{Engine, Keys};
 
 use aof::AppendLog;
 use background::Background;
+pub use background::EmptyFile;
 pub use host::{Commands, Condition, Host, Libraries, Publish, Resolved, StreamName};
 pub use received::{Beside, NewFile};
 use saver_pool::SaverPool;
@@ -94,7 +95,7 @@ pub struct Persistence {
     /// Threads that serve.
     threads: usize,
     /// Where files are changed.
-    pub disk: Arc<dyn Disk>,
+    pub disk: GatedDisk,
     /// Loading.
     pub load: LoadProgress,
     /// Where data is loaded beside the data set: empty unless that is so.
@@ -124,7 +125,7 @@ impl Persistence {
         Persistence {
             clock,
             threads,
-            disk: Arc::new(RealDisk),
+            disk: GatedDisk::new(Arc::new(RealDisk)),
             load: LoadProgress::default(),
             beside: OnceLock::new(),
             background: Background::default(),
@@ -260,13 +261,11 @@ impl Storage {
         }
     }
 
-    /// After FLUSHALL, behind the closed gate: no file may bring back the old data, now or later.
-    pub fn save_nothing(self, keys: &Keys, settings: &Settings) {
+    /// After FLUSHALL, behind the closed gate: no file may bring back the old data, now or later. The file of
+    /// the empty data set, which is to be written once the gate is open, if there are rules.
+    pub fn begin_saving_nothing(self, keys: &Keys, settings: &Settings) -> Option<EmptyFile> {
         self.persistence.background.cancel();
-        if !settings.save.is_empty() {
-            // It has logged what went wrong, and FLUSHALL has done its work.
-            let _ = self.save(keys, settings);
-        }
+        if settings.save.is_empty() { None } else { EmptyFile::begin(self, keys, settings) }
     }
 
     /// Whether a save in the background is to begin, after this many changes.

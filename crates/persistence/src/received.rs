@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use martlet_base::random::Random;
-use martlet_engine::{Engine, Keys};
+use martlet_engine::{Engine, Keys, Outside};
 use martlet_values::file::FileError;
 
 pub use crate::file::NewFile;
@@ -45,9 +45,9 @@ impl Storage {
     ///
     /// # Errors
     /// When it cannot be created.
-    pub fn new_received_file(self, settings: &Settings) -> io::Result<NewFile> {
+    pub fn new_received_file(self, outside: &Outside, settings: &Settings) -> io::Result<NewFile> {
         let temporary = temp_files::name(Kind::Received, std::process::id());
-        let disk = self.persistence.disk.clone();
+        let disk = self.persistence.disk.get(outside).clone();
         NewFile::create(disk, &settings.dir, &settings.dbfilename, &temporary, true)
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use martlet_base::limits::SHARD_COUNT;
-use martlet_engine::{Keys, SavedKeys, SavedValue, Walk};
+use martlet_engine::{Keys, Outside, SavedKeys, SavedValue, Walk};
 use martlet_journal::{Follower, Position};
 use martlet_values::file::chunks::{CHUNK_BYTES, ChunkWriter};
 use martlet_values::file::{FileWriter, Record, SlotImport};
@@ -212,6 +212,8 @@ impl Contents {
 /// A moment of the keyspace, on its way to a file or to another receiver of bytes.
 #[derive(Clone, Debug)]
 pub struct Cut {
+    /// Later cuts have higher ones.
+    pub(crate) number: u64,
     header: Header,
     /// How much of each database there was.
     totals: Arc<[Totals]>,
@@ -270,10 +272,20 @@ impl Cut {
         cut
     }
 
+    /// A cut of an empty keyspace, in the open.
+    pub(crate) fn without_keys(storage: Storage, header: Header, totals: Vec<Totals>) -> Cut {
+        Cut { has_keys: false, ..Cut::now(storage, header, totals, false) }
+    }
+
     /// A cut of some slots' keys, in the open.
     pub(crate) fn make_of_slots(storage: Storage, keys: &Keys, header: Header, slots: &[u16]) -> Cut {
         keys.cut_snapshot_of(slots.iter().map(|slot| martlet_base::hash::shard_of_slot(*slot)));
         Cut::now(storage, header, Vec::new(), false)
+    }
+
+    /// The same cut, but cancelled: its walk only ends.
+    pub(crate) fn unwanted(&self) -> Cut {
+        Cut { is_cancelled: Arc::new(AtomicBool::new(true)), ..self.clone() }
     }
 
     /// This moment, without a snapshot.
@@ -284,6 +296,7 @@ impl Cut {
         let open_slots = storage.host.open_slots().filter(|_| header.is_for_replicas);
         let stream = if has_place { storage.host.stream() } else { None };
         Cut {
+            number: storage.number_cut(),
             header,
             totals: totals.into(),
             libraries: storage.host.libraries().codes().into(),
@@ -441,8 +454,14 @@ where
 }
 
 /// Begins a file beside the RDB file; why not, as a line for the log.
-pub(crate) fn create(storage: Storage, settings: &Settings, kind: Kind) -> Result<NewFile, String> {
-    let (disk, directory, name) = (&storage.persistence.disk, &settings.dir, &settings.dbfilename);
+pub(crate) fn create(
+    storage: Storage,
+    outside: &Outside,
+    settings: &Settings,
+    kind: Kind,
+) -> Result<NewFile, String> {
+    let disk = storage.persistence.disk.get(outside);
+    let (directory, name) = (&settings.dir, &settings.dbfilename);
     let temporary = temp_files::name(kind, std::process::id());
     let new = NewFile::create(disk.clone(), directory, name, &temporary, settings.rdb_save_incremental_fsync);
     new.map_err(|error| {
@@ -460,8 +479,8 @@ impl Storage {
     ///
     /// # Errors
     /// The disk's refusal, which has been logged; the old file is still there.
-    pub fn save(self, keys: &Keys, settings: &Settings) -> Result<(), SaveFailed> {
-        if let Err(message) = self.write_all(keys, settings) {
+    pub fn save(self, outside: &Outside, keys: &Keys, settings: &Settings) -> Result<(), SaveFailed> {
+        if let Err(message) = self.write_all(outside, keys, settings) {
             tracing::warn!("{message}");
             return Err(SaveFailed);
         }
@@ -471,10 +490,13 @@ impl Storage {
         Ok(())
     }
 
-    fn write_all(self, keys: &Keys, settings: &Settings) -> Result<(), String> {
+    fn write_all(self, outside: &Outside, keys: &Keys, settings: &Settings) -> Result<(), String> {
+        let mut newest = self.lock_name(outside);
         let totals = totals(keys, settings.handlers.databases);
         let header = Header::of_file(self, settings, &totals)?;
-        let file = create(self, settings, Kind::Save)?;
+        let file = create(self, outside, settings, Kind::Save)?;
+        // Nothing else makes a cut in this time.
+        *newest = self.number_cut();
         let persistence = self.persistence;
         let written = if persistence.background.running().is_some() || persistence.log.is_rewriting() {
             // That has a snapshot under way, or will have, and its threads wait at the gate.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::disk::error_text;
 use martlet_base::random::Random;
-use martlet_engine::Keys;
+use martlet_engine::{Keys, Outside};
 use martlet_journal::aof::Manifest;
 use martlet_values::Error;
 use martlet_values::file::FileError;
@@ -46,13 +46,14 @@ pub fn announce(storage: Storage) {
 /// # Errors
 /// Why the server must not start, as a line for the log.
 pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String> {
+    let outside = Outside::of_background_thread();
     let mut keys = Keys::new(storage.engine, storage.loader(0), Random::from_entropy());
     keys.set_time(storage.now_ms());
-    if settings.appendonly && !load_log_at_start(storage, &mut keys, settings)? {
+    if settings.appendonly && !load_log_at_start(storage, &outside, &mut keys, settings)? {
         return Ok(());
     }
     if settings.appendonly && storage.persistence.log.facts().phase == Phase::On {
-        end_of_start(storage, settings, None);
+        end_of_start(storage, &outside, settings, None);
         return Ok(());
     }
     let began_us = storage.now_us();
@@ -88,16 +89,16 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
         }
     }
     if settings.appendonly {
-        open::open(storage, &mut keys, settings)?;
+        open::open(storage, &outside, &mut keys, settings)?;
     }
-    end_of_start(storage, settings, place);
+    end_of_start(storage, &outside, settings, place);
     Ok(())
 }
 
 /// Lets clients in; the data is that at `place` of a stream, if it is of any.
-fn end_of_start(storage: Storage, settings: &Settings, place: Option<StreamPlace>) {
+fn end_of_start(storage: Storage, outside: &Outside, settings: &Settings, place: Option<StreamPlace>) {
     // Before anything can be saved: a file of this process' own id is not its own yet.
-    temp_files::remove(storage.persistence.disk.as_ref(), settings);
+    temp_files::remove(&**storage.persistence.disk.get(outside), settings);
     // No client sees the end of loading without the effect of CONFIG SET in that time.
     let followed = storage.engine.gate.closed(|_| {
         place.into_iter().for_each(|place| storage.host.take_place(place));
@@ -112,7 +113,12 @@ fn end_of_start(storage: Storage, settings: &Settings, place: Option<StreamPlace
 
 /// Loads the append-only file, if there is one, and continues it; false if the server was stopped in that
 /// time.
-fn load_log_at_start(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<bool, String> {
+fn load_log_at_start(
+    storage: Storage,
+    outside: &Outside,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<bool, String> {
     let (thread, gate) = (storage.loader(0), &storage.engine.gate);
     let began_us = storage.now_us();
     storage.persistence.load.began_ms.store(keys.now_ms, Ordering::Relaxed);
@@ -129,13 +135,13 @@ fn load_log_at_start(storage: Storage, keys: &mut Keys, settings: &Settings) -> 
         gate.enter(thread);
         is_wanted()
     };
-    let loaded = log::load(storage, keys, settings, &mut alone, &mut pause);
+    let loaded = log::load(storage, outside, keys, settings, &mut alone, &mut pause);
     gate.leave(thread);
     match loaded? {
         LoadedLog::Whole => {
             let seconds = (storage.now_us() - began_us) as f64 / 1e6;
             tracing::info!("DB loaded from append only file: {seconds:.3} seconds");
-            open::open(storage, keys, settings)?;
+            open::open(storage, outside, keys, settings)?;
             Ok(true)
         }
         LoadedLog::Missing => Ok(true),

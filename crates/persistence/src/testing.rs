@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use martlet_base::clock::Clock;
-use martlet_base::disk::Disk;
+use martlet_base::disk::{Disk, GatedDisk};
 use martlet_base::random::Random;
 use martlet_base::sync::lock;
 use martlet_command::{
@@ -152,7 +152,7 @@ pub(crate) fn server(
 ) -> (Storage, &'static TestHost) {
     let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD).unwrap()));
     let mut persistence = Persistence::new(Clock::real(), threads);
-    persistence.disk = disk;
+    persistence.disk = GatedDisk::new(disk);
     let host: &'static TestHost = Box::leak(Box::new(TestHost {
         settings: Mutex::new(Arc::new(settings)),
         conditions: Mutex::default(),

@@ -109,6 +109,14 @@ impl Reply {
         }
     }
 
+    /// Puts a whole reply where one begins or ends.
+    pub fn insert(&mut self, at: usize, reply: &[u8]) {
+        let at = at.min(self.out.len());
+        self.out.splice(at..at, reply.iter().copied());
+        // A shared string's place lies inside its reply.
+        self.shared.iter_mut().filter(|bulk| bulk.at > at).for_each(|bulk| bulk.at += reply.len());
+    }
+
     /// The bytes written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.out

@@ -12,10 +12,9 @@ use martlet_acl::{
     is_valid_name,
 };
 use martlet_base::publish::{Follower, Published};
-use martlet_base::sync::lock;
+use martlet_base::sync::{Outside, lock};
 use martlet_protocol::request::Args;
 
-use crate::commands::Call;
 use crate::config::{Config, ConfigStore, TlsAuthClientsUser};
 use crate::connection::Connection;
 use crate::pubsub::Kind;
@@ -122,7 +121,7 @@ impl AccessControl {
     ///
     /// # Errors
     /// All that is wrong with it.
-    pub fn read_file(&self, config: &Config) -> Result<Users, Vec<u8>> {
+    pub fn read_file(&self, _: &Outside, config: &Config) -> Result<Users, Vec<u8>> {
         let name = config.aclfile.display().to_string();
         let text = std::fs::read(&config.aclfile).map_err(|error| {
             let why = martlet_base::disk::error_text(&error);
@@ -135,10 +134,9 @@ impl AccessControl {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn save_file(&self, store: &ConfigStore) -> std::io::Result<()> {
-        // One at a time, and nothing older over something newer.
-        let _changing = lock(&self.change);
-        store.replace_file(&store.snapshot().aclfile, &self.users().to_text())
+    pub fn save_file(&self, outside: &Outside, store: &ConfigStore) -> std::io::Result<()> {
+        // Taken in its turn, so that nothing older replaces something newer.
+        store.replace_file(outside, |config| &config.aclfile, || self.users().to_text())
     }
 
     /// The `user` lines of a configuration file, without the directive's name; none where users have a file
@@ -154,14 +152,19 @@ impl AccessControl {
     ///
     /// # Errors
     /// What ends the server.
-    pub fn load_at_start(&self, config: &Config, declared: &[Vec<Vec<u8>>]) -> Result<(), String> {
+    pub fn load_at_start(
+        &self,
+        outside: &Outside,
+        config: &Config,
+        declared: &[Vec<Vec<u8>>],
+    ) -> Result<(), String> {
         let has_file = !config.aclfile.as_os_str().is_empty();
         if has_file && !declared.is_empty() {
             return Err("Configuring Redis with users defined in redis.conf and at the same setting an ACL file path is invalid. This setup is very likely to lead to configuration errors and security holes, please define either an ACL file or declare users directly in your redis.conf, but not both.".into());
         }
         let change = self.change(|users| {
             if has_file {
-                *users = self.read_file(config).map_err(|why| {
+                *users = self.read_file(outside, config).map_err(|why| {
                     let why = String::from_utf8_lossy(&why);
                     format!("Aborting Redis startup because of ACL errors: {why}")
                 })?;
@@ -339,11 +342,11 @@ pub fn request<'a>(entry: &Entry, args: &Args<'a>, db: usize) -> Request<'a> {
 
 /// Closes the connections that a change of users concerns: those of users that are gone, and subscribers of
 /// channels that their user may not use any more.
-pub fn revoke(call: &mut Call<'_>, change: &UsersChange) {
+pub fn revoke(worker: &mut Worker, connection: &mut Connection, change: &UsersChange) {
     let UsersChange { before, after } = change;
-    let shared = call.worker.shared;
-    call.worker.shared.access.refresh(&mut call.worker.users);
-    call.worker.follow_user(call.connection);
+    let shared = worker.shared;
+    shared.access.refresh(&mut worker.users);
+    worker.follow_user(connection);
     // Users that have lost a channel.
     let has_lost = |user: &Arc<User>| {
         after.get(&user.name).is_some_and(|now| !Arc::ptr_eq(now, user) && !now.keeps_channels_of(user))
@@ -367,7 +370,7 @@ pub fn revoke(call: &mut Call<'_>, change: &UsersChange) {
     for client in shared.clients.all() {
         let is_of_nobody = after.get(&lock(&client.details).user).is_none();
         if is_of_nobody || refused.contains(&client.id) {
-            crate::commands::close_client(call, &client);
+            crate::commands::close_client(worker, connection, &client);
         }
     }
 }

@@ -76,6 +76,7 @@ fn report(shared: &'static Shared, log: &Log, cause: &Cause, trace: &Trace) {
              Please report the crash with all of this to the makers of Martlet.\n\n",
         );
     }
+    log.finish();
 }
 
 /// Writes INFO as far as possible: locks of the crashed thread are never released.

@@ -147,6 +147,9 @@ impl Worker {
             reply.simple("QUEUED");
         } else {
             self.execute(connection, reply, entry, args, false);
+            if !self.unanswered.is_empty() {
+                self.answer_from_outside(connection, reply);
+            }
             self.feed_monitors(connection, entry, args);
             self.after_command(connection, entry);
         }

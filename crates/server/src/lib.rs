@@ -20,6 +20,7 @@ mod metrics;
 pub mod migration;
 mod monitor;
 mod outgoing;
+mod outside;
 pub mod persistence;
 pub mod pubsub;
 mod reconfigure;

@@ -1,14 +1,18 @@
 //! The server's log: tracing events as lines of Redis' form.
 //!
-//! Invariant: a line is written by one call, so lines of several threads never mix; the file is
-//! opened for each line, so it may be rotated at any time. The levels are Redis': `trace` is its debug,
-//! `debug` its verbose, `info` its notice, `warn` and `error` its warning.
+//! Once [`Log::start_thread`] has been called one thread writes all lines: threads log with keys locked, and
+//! scripts do.
+//!
+//! Invariant: a line is written by one call, so lines of several threads never mix; the file is opened for each
+//! batch of lines, so it may be rotated at any time. The levels are Redis': `trace` is its debug, `debug` its
+//! verbose, `info` its notice, `warn` and `error` its warning.
+
+mod queue;
 
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -17,7 +21,11 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Config, Enumeration, LogFormat, LogLevel, LogTimestampFormat};
-use crate::process::{LocalTime, Syslog, local_time};
+use crate::process::{LocalTime, Syslog, guard_thread, local_time};
+use queue::{Batch, Entry, Queue};
+
+/// How long the end of the process waits for the log's last lines.
+const END_LIMIT: Duration = Duration::from_secs(3);
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -49,6 +57,7 @@ pub struct Log {
     /// None is standard output.
     file: Option<PathBuf>,
     syslog: Option<Syslog>,
+    queue: Queue,
 }
 
 impl Log {
@@ -57,7 +66,7 @@ impl Log {
         let file = (!config.logfile.as_os_str().is_empty()).then(|| config.dir.join(&config.logfile));
         let syslog =
             config.syslog_enabled.then(|| Syslog::open(&config.syslog_ident, config.syslog_facility));
-        Arc::new(Self { style: RwLock::new(Style::of(config)), file, syslog })
+        Arc::new(Self { style: RwLock::new(Style::of(config)), file, syslog, queue: Queue::default() })
     }
 
     /// Makes this the log of every event from now on; false when the process has one already.
@@ -83,26 +92,74 @@ impl Log {
         *self.style.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes text as it is, without a time.
-    pub fn raw(&self, text: &str) {
-        // A log that cannot be written is no reason to fail, and there is nowhere to say so.
-        let _ = match &self.file {
-            None => std::io::stdout().lock().write_all(text.as_bytes()),
-            Some(path) => (std::fs::OpenOptions::new().append(true).create(true).open(path))
-                .and_then(|mut file| file.write_all(text.as_bytes())),
+    /// Has a separate thread write from now on.
+    ///
+    /// # Errors
+    /// When the operating system refuses it.
+    pub fn start_thread(self: &Arc<Self>) -> std::io::Result<()> {
+        let log = Arc::clone(self);
+        let body = move || {
+            guard_thread();
+            while let Some(batch) = log.queue.next() {
+                log.write_batch(batch);
+            }
         };
+        self.queue.begin();
+        let started = std::thread::Builder::new().name("log".into()).spawn(body);
+        started.map(drop).inspect_err(|_| self.queue.end(Duration::ZERO))
+    }
+
+    /// Waits until all lines are written, for some seconds at most: the process is about to end. Later lines are
+    /// written by the threads that log them.
+    pub fn finish(&self) {
+        self.queue.end(END_LIMIT);
+    }
+
+    /// Logs text as it is, without a time.
+    pub fn raw(&self, text: &str) {
+        self.log(Entry { text: text.into(), message: None });
     }
 
     fn write(&self, level: LogLevel, message: &str) {
-        self.raw(&line(self.style(), level, martlet_base::clock::wall(), message));
+        let priority = match level {
+            LogLevel::Debug => libc::LOG_DEBUG,
+            LogLevel::Verbose => libc::LOG_INFO,
+            LogLevel::Notice => libc::LOG_NOTICE,
+            LogLevel::Warning | LogLevel::Nothing => libc::LOG_WARNING,
+        };
+        self.log(Entry {
+            text: line(self.style(), level, martlet_base::clock::wall(), message),
+            message: self.syslog.as_ref().map(|_| (priority, message.into())),
+        });
+    }
+
+    fn log(&self, entry: Entry) {
+        if let Some(entry) = self.queue.push(entry) {
+            self.write_batch(Batch { entries: [entry].into(), dropped: 0 });
+        }
+    }
+
+    /// Writes lines, and how many are missing behind them.
+    fn write_batch(&self, mut batch: Batch) {
+        if batch.dropped > 0 {
+            let message =
+                format!("{} lines are missing here: the log's file did not take them.", batch.dropped);
+            let now = martlet_base::clock::wall();
+            let text = line(self.style(), LogLevel::Warning, now, &message);
+            batch.entries.push_back(Entry { text, message: Some((libc::LOG_WARNING, message)) });
+        }
+        let write = |out: &mut dyn std::io::Write| {
+            batch.entries.iter().try_for_each(|entry| out.write_all(entry.text.as_bytes()))
+        };
+        // A log that cannot be written is no reason to fail, and there is nowhere to say so.
+        let _ = match &self.file {
+            None => write(&mut std::io::stdout().lock()),
+            Some(path) => (std::fs::OpenOptions::new().append(true).create(true).open(path))
+                .and_then(|mut file| write(&mut file)),
+        };
         if let Some(syslog) = &self.syslog {
-            let priority = match level {
-                LogLevel::Debug => libc::LOG_DEBUG,
-                LogLevel::Verbose => libc::LOG_INFO,
-                LogLevel::Notice => libc::LOG_NOTICE,
-                LogLevel::Warning | LogLevel::Nothing => libc::LOG_WARNING,
-            };
-            syslog.write(priority, message);
+            let messages = batch.entries.iter().filter_map(|entry| entry.message.as_ref());
+            messages.for_each(|(priority, text)| syslog.write(*priority, text));
         }
     }
 }
@@ -231,6 +288,15 @@ impl Visit for Message {
 }
 
 #[cfg(test)]
+impl Log {
+    /// Has this thread's events come here while it runs `work`.
+    pub fn while_logging_here<R>(self: &Arc<Self>, work: impl FnOnce() -> R) -> R {
+        let subscriber = tracing_subscriber::registry().with(LogLayer(Arc::clone(self)));
+        tracing::subscriber::with_default(subscriber, work)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 
@@ -287,14 +353,52 @@ mod tests {
     }
 
     #[test]
+    fn lines_wait_for_the_file_in_their_order_and_up_to_a_limit() {
+        const LINE_BYTES: usize = 64 * 1024;
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { logfile: "log".into(), dir: directory.path().into(), ..Config::default() };
+        let path = directory.path().join("log");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let log = Log::open(&config);
+        log.start_thread().unwrap();
+        let count = 2 * martlet_base::limits::LOG_WAITING_MAX_BYTES / LINE_BYTES;
+        for number in 0..count {
+            log.raw(&format!("{number:0width$}\n", width = LINE_BYTES - 1));
+        }
+        // Numbers in their order; where some are missing, the log says how many.
+        let (mut next, mut read) = (0, 0);
+        while next < count {
+            for line in std::fs::read_to_string(&path).unwrap().lines() {
+                match line.parse::<usize>() {
+                    Ok(number) => {
+                        assert_eq!(number, next);
+                        (next, read) = (next + 1, read + 1);
+                    }
+                    Err(_) => {
+                        let message = line.split(" # ").nth(1).unwrap();
+                        let missing = message
+                            .strip_suffix(" lines are missing here: the log's file did not take them.");
+                        next += missing.unwrap().parse::<usize>().unwrap();
+                    }
+                }
+            }
+        }
+        assert!(next == count && (count / 4..count).contains(&read), "{read} of {count}");
+        log.finish();
+        // From now on each thread writes for itself.
+        std::fs::remove_file(&path).unwrap();
+        log.raw("at once\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "at once\n");
+    }
+
+    #[test]
     fn the_level_and_the_file_follow_the_configuration() {
         let directory = tempfile::tempdir().unwrap();
         let mut config =
             Config { logfile: "server.log".into(), dir: directory.path().into(), ..Config::default() };
         let path = directory.path().join("server.log");
         let log = Log::open(&config);
-        let subscriber = tracing_subscriber::registry().with(LogLayer(Arc::clone(&log)));
-        tracing::subscriber::with_default(subscriber, || {
+        log.while_logging_here(|| {
             let say = || {
                 tracing::warn!("warning {}", 1);
                 tracing::info!(clients = 3, name = "x", "notice");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use martlet_client::address::Address;
 use martlet_client::blocking::Client;
 use martlet_client::stream::Stream;
+use martlet_engine::Outside;
 use martlet_tls::{TlsSession, TlsSettings};
 
 use crate::config::Config;
@@ -28,7 +29,7 @@ pub fn connect(config: &Config, address: &Address, host: &str) -> io::Result<Str
     stream.set_write_timeout(Some(timeout))?;
     if config.tls_replication {
         stream.set_read_timeout(Some(timeout))?;
-        stream.secure(&tls::outgoing(config, host)?)?;
+        stream.secure(&tls::outgoing(&Outside::of_background_thread(), config, host)?)?;
     }
     Ok(stream)
 }

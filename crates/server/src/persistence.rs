@@ -9,6 +9,7 @@ use martlet_base::sync::lock;
 use martlet_cluster::machine::Cluster;
 use martlet_engine::Touch;
 use martlet_journal::aof::SyncPolicy;
+use martlet_persistence::aof::PendingFlush;
 use martlet_persistence::load::StreamPlace;
 use martlet_persistence::save::SaveFailed;
 use martlet_persistence::{
@@ -193,12 +194,12 @@ impl Worker {
     /// # Errors
     /// As there.
     pub fn save(&mut self) -> Result<(), SaveFailed> {
-        self.shared.storage().save(&self.keys, &settings(self.config()))
+        self.shared.storage().save(&self.keys.standstill(), &self.keys, &settings(self.config()))
     }
 
-    /// See [`Storage::save_nothing`]. All shards are held.
-    pub(crate) fn save_nothing(&mut self) {
-        self.shared.storage().save_nothing(&self.keys, &settings(self.config()));
+    /// See [`Storage::begin_saving_nothing`]. All shards are locked.
+    pub(crate) fn begin_saving_nothing(&mut self) {
+        self.empty_file = self.shared.storage().begin_saving_nothing(&self.keys, &settings(self.config()));
     }
 
     /// See [`Storage::start_background_save`]. All shards are held.
@@ -220,7 +221,7 @@ impl Worker {
     ///
     /// # Errors
     /// As there.
-    pub fn follow_appendonly(&mut self) -> Result<(), String> {
+    pub fn follow_appendonly(&mut self) -> Result<Option<PendingFlush>, String> {
         let followed = self.shared.storage().follow_appendonly(&settings(self.config()));
         if !self.shared.engine.journal.is_on() {
             // The transaction's earlier effects must not be appended when the file is switched on again.
@@ -230,12 +231,22 @@ impl Worker {
         followed
     }
 
+    /// Waits for the flush of an append-only file that has ended. Nothing is locked.
+    pub(crate) fn await_flush(&mut self, flush: Option<PendingFlush>) {
+        let Some(flush) = flush else { return };
+        if !self.outside(|outside| flush.wait(outside)) {
+            tracing::warn!("Failed to fsync the AOF file");
+        }
+    }
+
     /// See [`Storage::rewrite_by_rule`].
     pub(crate) fn rewrite_by_rule(&mut self) {
-        if self.shared.storage().rewrite_by_rule()
-            && let Err(why) = self.alone(Worker::follow_appendonly)
-        {
-            tracing::warn!("{why}");
+        if !self.shared.storage().rewrite_by_rule() {
+            return;
+        }
+        match self.alone(Worker::follow_appendonly) {
+            Ok(flush) => self.await_flush(flush),
+            Err(why) => tracing::warn!("{why}"),
         }
     }
 }

@@ -7,7 +7,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::{Config, Prepared};
+use martlet_engine::Outside;
+
+use crate::config::{Acquired, Config, Prepared};
 use crate::listeners::{self, Kind, Listener};
 use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
@@ -28,28 +30,33 @@ pub fn install(shared: &'static Shared) {
     install_listeners(shared, &["port", "bind"], Kind::Plain, TCP);
     install_listeners(shared, &["tls-port", "bind"], Kind::Tls, TLS);
     shared.config.on_change(&["dir"], Box::new(stay_with_log));
-    let prepare = move |old: &Config, new: &Config| match (old.appendonly, new.appendonly) {
-        (false, true) => shared.storage().prepare_log(&crate::persistence::settings(new)),
-        _ => Ok(()),
+    let prepare = move |outside: &Outside, old: &Config, new: &Config| {
+        if new.appendonly && !old.appendonly {
+            shared.storage().prepare_log(outside, &crate::persistence::settings(new))?;
+        }
+        Ok(Acquired::nothing())
     };
-    shared.config.on_change(&["appendonly"], Box::new(prepare));
+    shared.config.on_read(&["appendonly"], Box::new(prepare));
 }
 
 /// One hook refuses what cannot be used, the other puts to use what the first has read.
 /// Files that have changed since the last set was read so do not matter to a change that is refused.
 fn install_tls(shared: &'static Shared) {
     let prepared: &'static Prepared<Made> = Box::leak(Box::default());
-    let prepare = move |_: &Config, new: &Config| {
-        prepared.prepare(|| {
-            Made::of(new).map_err(|why| {
-                tracing::warn!("{why}");
-                "Unable to update TLS configuration. Check server logs.".to_owned()
-            })
-        })
+    let read = move |outside: &Outside, _: &Config, new: &Config| {
+        let made = Made::of(outside, new).map_err(|why| {
+            tracing::warn!("{why}");
+            "Unable to update TLS configuration. Check server logs.".to_owned()
+        })?;
+        let apply = move || {
+            prepared.keep(made);
+            Ok(())
+        };
+        Ok(Acquired { apply: Box::new(apply), undo: Box::new(|| drop(prepared.take())) })
     };
-    shared.config.on_change(tls::PARAMETERS, Box::new(prepare));
-    let follow = move |_: &Config, new: &Config| {
-        prepared.take().into_iter().for_each(|made| shared.tls.take_up(made, new));
+    shared.config.on_read(tls::PARAMETERS, Box::new(read));
+    let follow = move |_: &Config, _: &Config| {
+        prepared.take().into_iter().for_each(|made| shared.tls.take_up(made));
     };
     shared.config.on_published(tls::PARAMETERS, Box::new(follow));
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::Table;
+use martlet_engine::Outside;
 use martlet_net::Backend;
 
 use crate::access::{check_declaration, rules, table};
@@ -44,28 +45,35 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     };
     match prepare(program, arguments, &known) {
         Start::Exit(status) => status,
-        Start::Run(prepared) => match serve(*prepared) {
-            Ok(()) => 0,
-            Err(message) => {
-                tracing::error!("{message}");
-                1
-            }
-        },
+        Start::Run(prepared) => {
+            let log = prepared.log.clone();
+            let status = match serve(*prepared) {
+                Ok(()) => 0,
+                Err(message) => {
+                    tracing::error!("{message}");
+                    1
+                }
+            };
+            log.finish();
+            status
+        }
     }
 }
 
 fn serve(prepared: Prepared) -> Result<(), String> {
+    prepared.log.start_thread().map_err(|error| format!("Can't start the thread for the log: {error}"))?;
     let config = prepared.store.snapshot();
     crate::cluster::choose_hash(&config);
     let threads = config.io_threads;
     let settings = crate::persistence::settings(&config);
     let shared = share(&prepared, &config)?;
-    shared.access.load_at_start(&config, &prepared.users)?;
+    let outside = Outside::of_background_thread();
+    shared.access.load_at_start(&outside, &config, &prepared.users)?;
     crate::crash::install(shared, &prepared.log)?;
     guard_thread();
     crate::watchdog::install(shared);
 
-    if let Err(why) = shared.tls.configure(&config) {
+    if let Err(why) = shared.tls.configure(&outside, &config) {
         tracing::warn!("{why}");
         return Err("Failed to configure TLS. Check logs for more info.".into());
     }

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use martlet_base::sync::lock;
-use martlet_engine::Waiter;
+use martlet_engine::{Outside, Waiter};
 use martlet_journal::REPLICAS;
 
 use crate::blocking::WaitEnd;
 use crate::config::{Config, ShutdownFlags};
 use crate::persistence::aof::Phase;
-use crate::persistence::{settings, temp_files};
 use crate::process::{ShutdownSignal, exit_at_once};
 use crate::replication::failover::GETACK;
 use crate::shared::{Mail, Shared};
@@ -24,8 +23,8 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
     let ends_already = shared.is_asked_to_stop.swap(true, Ordering::SeqCst);
     if ends_already && signal == ShutdownSignal::Interrupt {
         tracing::warn!("You insist... exiting now.");
-        let _nothing_is_begun =
-            temp_files::remove_own(&*shared.persistence.disk, &settings(&shared.config.snapshot()));
+        shared.storage().remove_own_files(&Outside::of_background_thread());
+        shared.log.get().into_iter().for_each(|log| log.finish());
         exit_at_once();
     }
     if shared.persistence.is_loading() {
@@ -239,7 +238,7 @@ impl Worker {
             worker.shared.persistence.background.cancel();
             if worker.shared.persistence.log.facts().phase != Phase::Off {
                 tracing::info!("Calling fsync() on the AOF file.");
-                if worker.shared.storage().finish_log().is_err() {
+                if worker.shared.storage().finish_log(&worker.keys.standstill()).is_err() {
                     tracing::warn!("The AOF file cannot be forced to disk.");
                     if !flags.force {
                         return Err(SaveFailed);
@@ -272,6 +271,7 @@ mod tests {
 
     use super::*;
     use crate::config::ConfigStore;
+    use crate::persistence::settings;
     use crate::registry::Registry;
 
     fn set(keys: &mut Keys, value: &[u8]) {

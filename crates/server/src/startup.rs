@@ -5,14 +5,16 @@
 //! file) with it.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use martlet_base::disk::error_text;
+use martlet_base::sync::Outside;
 
 use crate::config::{
-    CommandLine, Config, ConfigStore, Effect, Invocation, LoadError, Loaded, LogLevel, REDIS_VERSION,
-    Surroundings, USAGE, load, parse_command_line, version_text,
+    Acquired, CommandLine, Config, ConfigStore, Effect, Invocation, LoadError, Loaded, LogLevel,
+    REDIS_VERSION, Surroundings, USAGE, load, parse_command_line, version_text,
 };
 use crate::logging::{Log, early_line};
 use crate::process::{
@@ -190,7 +192,7 @@ fn install_hooks(store: &Arc<ConfigStore>, log: &Arc<Log>, title: Arc<ProcessTit
         }),
     );
     store.on_change(&["oom-score-adj", "oom-score-adj-values"], Box::new(move |_, new| score.apply(new)));
-    store.on_change(&["dir"], Box::new(|_, new| enter(&new.dir)));
+    store.on_read(&["dir"], Box::new(open_directory));
     store.on_change(&["array-sparse-kmax", "array-sparse-kmin"], Box::new(check_sparse_limits));
     store.on_change(&["maxclients"], Box::new(|_, new| allow_clients(new)));
     let file = store.file().map(Path::to_path_buf);
@@ -212,8 +214,19 @@ fn check_sparse_limits(old: &Config, new: &Config) -> Result<(), String> {
     }
 }
 
-fn enter(directory: &Path) -> Result<(), String> {
-    std::env::set_current_dir(directory).map_err(|error| error_text(&error))
+/// Opens the directory to be entered, and the present one.
+fn open_directory(_: &Outside, _: &Config, new: &Config) -> Result<Acquired, String> {
+    let open = |path: &Path| File::open(path).map_err(|error| error_text(&error));
+    let (next, present) = (open(&new.dir)?, open(Path::new("."))?);
+    // Entering an open directory needs nothing of the disk.
+    let enter = |directory: &File| rustix::process::fchdir(directory);
+    Ok(Acquired {
+        apply: Box::new(move || enter(&next).map_err(|error| error_text(&error.into()))),
+        undo: Box::new(move || {
+            // It was the process' directory a moment ago.
+            let _ = enter(&present);
+        }),
+    })
 }
 
 /// Refuses more clients than the operating system allows files for.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use martlet_base::sync::lock;
+use martlet_base::sync::{Outside, lock};
 use martlet_net::rustls::ServerConfig;
 use martlet_tls::{ClientCertificates, TlsOptions, TlsServerOptions, TlsSession, TlsSettings};
 
@@ -49,6 +49,8 @@ pub struct Tls {
 pub struct Made {
     port: Option<Arc<ServerConfig>>,
     bus: Option<Arc<BusTls>>,
+    /// Those of the files before they were read.
+    times: Vec<Option<SystemTime>>,
 }
 
 /// TLS configuration of the cluster bus and MIGRATE.
@@ -81,25 +83,26 @@ impl BusTls {
 }
 
 impl Made {
-    /// The set that a configuration asks for. It waits for the disk.
+    /// The set that a configuration asks for.
     ///
     /// # Errors
     /// Its fault, for the log.
-    pub fn of(config: &Config) -> Result<Made, String> {
+    pub fn of(outside: &Outside, config: &Config) -> Result<Made, String> {
+        let times = modified(outside, config);
         let port = match config.tls_port {
             0 => None,
-            _ => Some(make(config, config.tls_auth_clients)?),
+            _ => Some(make(outside, config, config.tls_auth_clients)?),
         };
         let bus = match config.tls_cluster {
             false => None,
             true => {
-                let server = make(config, TlsAuthClients::Yes)?;
-                let client = outgoing(config, "localhost")
+                let server = make(outside, config, TlsAuthClients::Yes)?;
+                let client = outgoing(outside, config, "localhost")
                     .map_err(|error| format!("Failed to configure TLS of the cluster bus: {error}"))?;
                 Some(Arc::new(BusTls { server, client }))
             }
         };
-        Ok(Made { port, bus })
+        Ok(Made { port, bus, times })
     }
 }
 
@@ -118,15 +121,15 @@ impl Tls {
     ///
     /// # Errors
     /// Its fault, for the log; nothing has changed then.
-    pub fn configure(&self, config: &Config) -> Result<(), String> {
-        self.take_up(Made::of(config)?, config);
+    pub fn configure(&self, outside: &Outside, config: &Config) -> Result<(), String> {
+        self.take_up(Made::of(outside, config)?);
         Ok(())
     }
 
-    /// Puts a set to use that was made of this configuration.
-    pub fn take_up(&self, made: Made, config: &Config) {
+    /// Puts a set to use.
+    pub fn take_up(&self, made: Made) {
+        lock(&self.seen).1.clone_from(&made.times);
         *lock(&self.current) = made;
-        lock(&self.seen).1 = modified(config);
     }
 
     /// Whether `tls-auto-reload-interval` has passed since the files were last looked at; if so, it begins
@@ -144,17 +147,15 @@ impl Tls {
         is_due
     }
 
-    /// Reads the files again if one has changed. It waits for the disk.
-    pub fn follow_files(&self, config: &Config) {
+    /// Reads the files again if one has changed.
+    pub fn follow_files(&self, outside: &Outside, config: &Config) {
         let before = lock(&self.current).clone();
-        let mut seen = lock(&self.seen);
-        let modified = modified(config);
-        if modified == seen.1 {
+        let modified = modified(outside, config);
+        // What is broken now is not read again until it changes.
+        if std::mem::replace(&mut lock(&self.seen).1, modified.clone()) == modified {
             return;
         }
-        // What is broken now is not read again until it changes.
-        seen.1 = modified;
-        match Made::of(config) {
+        match Made::of(outside, config) {
             Ok(made) => {
                 let mut current = lock(&self.current);
                 // A CONFIG SET in between has the last word.
@@ -171,7 +172,7 @@ impl Tls {
 }
 
 /// When each of the files was changed last.
-fn modified(config: &Config) -> Vec<Option<SystemTime>> {
+fn modified(_: &Outside, config: &Config) -> Vec<Option<SystemTime>> {
     let paths = [
         &config.tls_cert_file,
         &config.tls_key_file,
@@ -184,7 +185,7 @@ fn modified(config: &Config) -> Vec<Option<SystemTime>> {
     paths.iter().map(|path| path.as_ref().and_then(|path| time(&path))).collect()
 }
 
-fn make(config: &Config, auth_clients: TlsAuthClients) -> Result<Arc<ServerConfig>, String> {
+fn make(_: &Outside, config: &Config, auth_clients: TlsAuthClients) -> Result<Arc<ServerConfig>, String> {
     let options = TlsServerOptions {
         certificate: config.tls_cert_file.clone(),
         key: config.tls_key_file.clone(),
@@ -206,12 +207,11 @@ fn make(config: &Config, auth_clients: TlsAuthClients) -> Result<Arc<ServerConfi
     options.make()
 }
 
-/// What the server's own connections to another server are made with, whatever host that names. It waits for
-/// the disk.
+/// What the server's own connections to another server are made with, whatever host that names.
 ///
 /// # Errors
 /// What is wrong with the files.
-pub fn outgoing(config: &Config, host: &str) -> io::Result<TlsSettings> {
+pub fn outgoing(_: &Outside, config: &Config, host: &str) -> io::Result<TlsSettings> {
     let options = TlsOptions {
         ca_file: config.tls_ca_cert_file.clone(),
         ca_directory: config.tls_ca_cert_dir.clone(),
@@ -236,25 +236,31 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let mut config = Config { tls_port: 1, ..Config::default() };
-        let tls = Tls::default();
-        assert_eq!(tls.configure(&config), Err("No tls-cert-file configured!".into()));
+        let (tls, outside) = (Tls::default(), Outside::of_background_thread());
+        assert_eq!(tls.configure(&outside, &config), Err("No tls-cert-file configured!".into()));
         config.tls_cert_file = Some("no-such-file".into());
-        assert_eq!(tls.configure(&config), Err("No tls-key-file configured!".into()));
+        assert_eq!(tls.configure(&outside, &config), Err("No tls-key-file configured!".into()));
         config.tls_key_file = Some("no-such-file".into());
         assert!(
-            tls.configure(&config).unwrap_err().starts_with("Either tls-ca-cert-file or tls-ca-cert-dir")
+            tls.configure(&outside, &config)
+                .unwrap_err()
+                .starts_with("Either tls-ca-cert-file or tls-ca-cert-dir")
         );
         config.tls_auth_clients = TlsAuthClients::No;
         assert!(
-            tls.configure(&config).unwrap_err().starts_with("Failed to load certificate: no-such-file: ")
+            tls.configure(&outside, &config)
+                .unwrap_err()
+                .starts_with("Failed to load certificate: no-such-file: ")
         );
         assert!(tls.current().is_none());
         config.tls_port = 0;
-        assert_eq!(tls.configure(&config), Ok(()));
+        assert_eq!(tls.configure(&outside, &config), Ok(()));
         // Nodes show each other certificates, whatever clients do.
         config.tls_cluster = true;
         assert!(
-            tls.configure(&config).unwrap_err().starts_with("Either tls-ca-cert-file or tls-ca-cert-dir")
+            tls.configure(&outside, &config)
+                .unwrap_err()
+                .starts_with("Either tls-ca-cert-file or tls-ca-cert-dir")
         );
         assert!(tls.bus().is_none());
     }

@@ -150,7 +150,7 @@ impl Outside {
 
     /// For a closer that stops the server for the disk's sake, as its client asks for: SAVE, SHUTDOWN, DEBUG
     /// RELOAD and DEBUG LOADAOF. `./x tidy` lists the files that may call it.
-    pub fn of_standstill(_: &Alone) -> Outside {
+    pub fn of_standstill() -> Outside {
         Outside(PhantomData)
     }
 }

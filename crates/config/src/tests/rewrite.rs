@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use martlet_base::sync::Outside;
+
 use super::*;
 
 fn rewritten(text: &str, change: impl FnOnce(&mut Config)) -> String {
@@ -77,8 +79,15 @@ fn users_are_kept_replaced_or_removed() {
 fn the_file_is_replaced_whole() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("m.conf");
-    rewrite_file(&path, &Config { hz: 33, ..Config::default() }, UserLines::Keep, Extent::Needed, 0o027)
-        .unwrap();
+    rewrite_file(
+        &Outside::of_background_thread(),
+        &path,
+        &Config { hz: 33, ..Config::default() },
+        UserLines::Keep,
+        Extent::Needed,
+        0o027,
+    )
+    .unwrap();
     assert!(std::fs::read_to_string(&path).unwrap().contains("\nhz 33\n"));
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     let names: Vec<_> =
@@ -86,6 +95,7 @@ fn the_file_is_replaced_whole() {
     assert_eq!(names, ["m.conf"]);
     assert!(
         rewrite_file(
+            &Outside::of_background_thread(),
             &directory.path().join("none/m.conf"),
             &Config::default(),
             UserLines::Keep,

@@ -3,7 +3,7 @@
 //! Invariant: all shards are locked only where the gate is closed.
 
 use martlet_base::limits::SHARD_COUNT;
-use martlet_base::sync::Alone;
+use martlet_base::sync::{Alone, Outside};
 
 use martlet_keyspace::Key;
 
@@ -26,6 +26,13 @@ impl Keys {
     pub fn lock_all_shards(&mut self, _: &Alone) {
         debug_assert!(matches!(self.locked, LockedShards::None));
         self.locked = LockedShards::All;
+    }
+
+    /// Lets this thread, which has all shards, wait for the disk while everything stands still: only for commands
+    /// that ask for just that. `./x tidy` lists the files that may call it.
+    pub fn standstill(&self) -> Outside {
+        assert!(self.has_all_shards(), "a standstill beside others");
+        Outside::of_standstill()
     }
 
     /// Whether this thread has all shards.

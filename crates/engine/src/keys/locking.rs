@@ -107,6 +107,11 @@ impl Keys {
         }
     }
 
+    /// Whether no shard is locked.
+    pub fn has_no_shards(&self) -> bool {
+        matches!(self.locked, LockedShards::None)
+    }
+
     /// Whether a shard is locked.
     #[inline]
     pub fn covers(&self, shard: usize) -> bool {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use martlet_base::sync::lock;
-use martlet_engine::Keys;
+use martlet_engine::{Keys, Outside};
 use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
 
 use super::files;
@@ -42,6 +42,7 @@ pub type Pause<'a> = dyn FnMut() -> bool + 'a;
 /// Why the data is not available, as a line for the log; a part may have been loaded.
 pub fn load(
     storage: Storage,
+    outside: &Outside,
     keys: &mut Keys,
     settings: &Settings,
     alone: &mut Alone<'_>,
@@ -51,7 +52,7 @@ pub fn load(
     // files of it.
     let mut listed = lock(&storage.persistence.log.listed);
     let mut manifest = files::read_manifest(settings)?;
-    upgrade(storage, settings, &mut manifest)?;
+    upgrade(storage, outside, settings, &mut manifest)?;
     listed.manifest = manifest.clone();
     if manifest.is_empty() {
         return Ok(LoadedLog::Missing);
@@ -70,7 +71,7 @@ pub fn load(
     }
     storage.persistence.load.total_bytes.store(total, Ordering::Relaxed);
     storage.persistence.load.read_bytes.store(0, Ordering::Relaxed);
-    let mut loading = Loading { storage, settings, keys, alone, pause, before: 0 };
+    let mut loading = Loading { storage, outside, settings, keys, alone, pause, before: 0 };
     for file in manifest.files() {
         let began_us = storage.now_us();
         let is_last = last == Some(file);
@@ -86,7 +87,12 @@ pub fn load(
 }
 
 /// Takes the single file of versions before 7 into the directory, as the base.
-fn upgrade(storage: Storage, settings: &Settings, manifest: &mut Manifest) -> Result<(), String> {
+fn upgrade(
+    storage: Storage,
+    outside: &Outside,
+    settings: &Settings,
+    manifest: &mut Manifest,
+) -> Result<(), String> {
     let old = settings.dir.join(&settings.appendfilename);
     let name = settings.aof_name();
     let is_listed =
@@ -96,7 +102,7 @@ fn upgrade(storage: Storage, settings: &Settings, manifest: &mut Manifest) -> Re
     if !old.is_file() || !(manifest.is_empty() || is_listed && !new.exists()) {
         return Ok(());
     }
-    let disk = &storage.persistence.disk;
+    let disk = storage.persistence.disk.get(outside);
     let directory = settings.aof_directory();
     disk.create_directory(&directory).map_err(|error| {
         format!(
@@ -150,6 +156,7 @@ fn unreadable(error: &CommandError, info: &FileInfo) -> String {
 /// Loading under way.
 struct Loading<'a, 'b> {
     storage: Storage,
+    outside: &'a Outside,
     settings: &'a Settings,
     keys: &'a mut Keys,
     alone: &'a mut Alone<'b>,
@@ -305,7 +312,7 @@ impl Loading<'_, '_> {
         }
         tracing::warn!("!!! Warning: short read while loading the AOF file {name}!!!");
         tracing::warn!("!!! Truncating the AOF {name} at offset {whole} !!!");
-        let cut = remnant::cut_off(self.storage.persistence.disk.as_ref(), path, whole)
+        let cut = remnant::cut_off(&**self.storage.persistence.disk.get(self.outside), path, whole)
             .map_err(|error| format!("Error truncating the AOF file {name}: {}", error_text(&error)))?;
         if let Some(kept) = cut.kept {
             tracing::warn!("The bytes cut off the AOF {name} are kept as {}", kept.display());

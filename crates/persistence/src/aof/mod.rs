@@ -14,11 +14,11 @@ mod writer;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::disk::{DiskFile, error_text};
-use martlet_base::sync::lock;
+use martlet_base::sync::{Outside, lock};
 use martlet_journal::aof::{Manifest, SyncPolicy};
 use martlet_journal::stream::Cut;
 use martlet_journal::{Follower, Journal, Position};
@@ -30,6 +30,17 @@ use crate::{Condition, Storage};
 /// Milliseconds until the next attempt at a first base that could not be written; writes are refused until it
 /// succeeds.
 const FIRST_BASE_RETRY_MS: i64 = 5000;
+
+/// A flush that was asked for: the thread that writes answers once it has tried.
+#[must_use]
+pub struct PendingFlush(Option<Receiver<bool>>);
+
+impl PendingFlush {
+    /// Waits for its end; whether all is on disk.
+    pub fn wait(self, _: &Outside) -> bool {
+        self.0.is_none_or(|done| done.recv().unwrap_or(false))
+    }
+}
 
 /// Whether there is an append-only file.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -98,7 +109,7 @@ enum Order {
     Stop(Cut),
     /// Everything up to this position is on disk, in a new base.
     Rewritten(Position),
-    /// Write everything, force it to disk, and tell whether that went well.
+    /// Write everything, force it to disk, and report whether that went well; later orders wait until then.
     Flush(Sender<bool>),
 }
 
@@ -260,16 +271,21 @@ impl Storage {
         (phase == Phase::On).then(|| self.engine.journal.durable())
     }
 
-    /// Writes everything that was recorded and forces it to disk; whether that went well.
-    pub fn flush_log(self) -> bool {
+    /// Has everything that was recorded written and forced to disk.
+    pub fn begin_flush(self) -> PendingFlush {
         let log = &self.persistence.log;
         if !log.has_writer.load(Ordering::SeqCst) {
-            return true;
+            return PendingFlush(None);
         }
         let (sender, done) = std::sync::mpsc::channel();
         log.order(Order::Flush(sender));
         self.engine.journal.nudge();
-        done.recv().unwrap_or(false)
+        PendingFlush(Some(done))
+    }
+
+    /// Writes everything that was recorded and forces it to disk; whether that went well.
+    pub fn flush_log(self, outside: &Outside) -> bool {
+        self.begin_flush().wait(outside)
     }
 
     /// Checks, before the new configuration is published, that the file can be switched on: its threads run,
@@ -277,7 +293,7 @@ impl Storage {
     ///
     /// # Errors
     /// For the client, in Redis' words; the log has the operating system's refusal.
-    pub fn prepare_log(self, settings: &Settings) -> Result<(), String> {
+    pub fn prepare_log(self, outside: &Outside, settings: &Settings) -> Result<(), String> {
         let log = &self.persistence.log;
         if log.facts().phase != Phase::Off {
             return Ok(());
@@ -289,7 +305,7 @@ impl Storage {
         writer::start(self)
             .and_then(|()| rewrite::ensure_thread(self))
             .map_err(|error| refused("Can't start the threads for the AOF", &error))?;
-        let (disk, directory) = (&self.persistence.disk, settings.aof_directory());
+        let (disk, directory) = (self.persistence.disk.get(outside), settings.aof_directory());
         let name = settings.appenddirname.display();
         disk.create_directory(&directory)
             .map_err(|error| refused(&format!("Can't open or create append-only dir {name}"), &error))?;
@@ -298,15 +314,15 @@ impl Storage {
     }
 
     /// Brings the append-only file in line with the configuration after it was changed: begins or ends it.
-    /// The gate is closed.
+    /// The gate is closed. If the file has ended, the flush of what was recorded for it.
     ///
     /// # Errors
     /// The disk's refusal, for the client; nothing has changed then.
-    pub fn follow_appendonly(self, settings: &Settings) -> Result<(), String> {
+    pub fn follow_appendonly(self, settings: &Settings) -> Result<Option<PendingFlush>, String> {
         let (log, journal) = (&self.persistence.log, &self.engine.journal);
         if self.persistence.is_loading() {
             // Looked at again once the data is there.
-            return Ok(());
+            return Ok(None);
         }
         let phase = log.facts().phase;
         match (settings.appendonly, phase) {
@@ -318,41 +334,32 @@ impl Storage {
                         "AOF was enabled but there is already another background operation. An AOF background was scheduled to start when possible."
                     );
                     log.schedule_rewrite();
-                    return Ok(());
+                    return Ok(None);
                 }
-                rewrite::begin(self)
+                rewrite::begin(self).map(|()| None)
             }
-            (false, Phase::Starting | Phase::On) => {
-                self.end_log(phase);
-                Ok(())
-            }
+            (false, Phase::Starting | Phase::On) => Ok(self.end_log(phase)),
             (true, _) => {
                 if journal.is_followed_by(Follower::File) {
                     follow_journal(journal, settings);
                     journal.nudge();
                 }
-                Ok(())
+                Ok(None)
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 
     /// Ends the append-only file, which is in this phase.
-    fn end_log(self, phase: Phase) {
+    fn end_log(self, phase: Phase) -> Option<PendingFlush> {
         let (log, journal) = (&self.persistence.log, &self.engine.journal);
         if log.cancel_rewrite() {
             tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
         }
         // Before the disk's progress is reported once more: waiting clients learn that there is no file now.
         lock(&log.facts).phase = Phase::Off;
-        if phase == Phase::On && !self.flush_log() {
-            tracing::warn!("Failed to fsync the AOF file");
-        }
-        // The files stay: a new log's bytes count beside them until its first base is whole.
-        let left_bytes = log.current_bytes.load(Ordering::Relaxed);
+        let flush = (phase == Phase::On).then(|| self.begin_flush());
         log.order(Order::Stop(journal.cut_file()));
-        log.closed_bytes.store(left_bytes, Ordering::Relaxed);
-        log.current_bytes.store(left_bytes, Ordering::Relaxed);
         journal.follow(Follower::File, false);
         journal.hold_replies(false);
         lock(&log.facts).is_scheduled = false;
@@ -360,6 +367,7 @@ impl Storage {
         self.note_log_state(None);
         journal.nudge();
         self.host.disk_went_on();
+        flush
     }
 
     /// Starts rewrites that are due: requested, or needed by the file's growth or the disk's failure. True if
@@ -400,10 +408,10 @@ impl Storage {
     ///
     /// # Errors
     /// The disk refuses; the log says why.
-    pub fn finish_log(self) -> Result<(), SaveFailed> {
+    pub fn finish_log(self, outside: &Outside) -> Result<(), SaveFailed> {
         match self.persistence.log.facts().phase {
             Phase::Off => Ok(()),
-            _ if self.flush_log() => Ok(()),
+            _ if self.flush_log(outside) => Ok(()),
             _ => Err(SaveFailed),
         }
     }

@@ -19,7 +19,7 @@ use std::sync::mpsc::{Sender, channel};
 use martlet_base::disk::{Disk, DiskFile, error_text};
 use martlet_base::random::Random;
 use martlet_base::sync::lock;
-use martlet_engine::{Keys, SavedKeys, Walk};
+use martlet_engine::{Keys, Outside, SavedKeys, Walk};
 use martlet_journal::Position;
 use martlet_journal::aof::{FileInfo, Manifest};
 
@@ -100,10 +100,11 @@ fn start_thread(storage: Storage) -> io::Result<Sender<Begun>> {
     let body = move || {
         martlet_base::thread::use_batch_scheduling();
         storage.host.begin_thread();
+        let outside = Outside::of_background_thread();
         for begun in begun {
             let mut next = Some(begun);
             while let Some(begun) = next.take() {
-                next = run(storage, &begun);
+                next = run(storage, &outside, &begun);
             }
         }
     };
@@ -129,9 +130,9 @@ fn note_beginning(storage: Storage, facts: &mut Facts) -> Begun {
 }
 
 /// Rewrites; the one that is to follow at once, if one is.
-fn run(storage: Storage, begun: &Begun) -> Option<Begun> {
+fn run(storage: Storage, outside: &Outside, begun: &Begun) -> Option<Begun> {
     tracing::info!("Background append only file rewriting started by pid {}", std::process::id());
-    let result = rewrite(storage, begun);
+    let result = rewrite(storage, outside, begun);
     match &result {
         Ok(()) => tracing::info!("Background AOF rewrite finished successfully"),
         Err(Ended::Cancelled) => tracing::info!("Background AOF rewrite cancelled"),
@@ -200,11 +201,11 @@ struct Increment {
 
 impl Increment {
     /// Removes it after its rewrite has failed, unless it is listed already.
-    fn give_up(&self, storage: Storage, settings: &Settings) {
+    fn give_up(&self, storage: Storage, outside: &Outside, settings: &Settings) {
         if let Some(name) = &self.temporary {
             tracing::info!("Removing the temp incr aof file {name} in the background");
             // It may be gone already.
-            let _ = storage.persistence.disk.remove(&settings.aof_directory().join(name));
+            let _ = storage.persistence.disk.get(outside).remove(&settings.aof_directory().join(name));
         }
     }
 }
@@ -217,9 +218,9 @@ enum Records {
     Since(Position),
 }
 
-fn rewrite(storage: Storage, begun: &Begun) -> Result<(), Ended> {
+fn rewrite(storage: Storage, outside: &Outside, begun: &Begun) -> Result<(), Ended> {
     let Begun { is_cancelled, settings } = begun;
-    let disk = &storage.persistence.disk;
+    let disk = storage.persistence.disk.get(outside);
     let directory = settings.aof_directory();
     disk.create_directory(&directory).map_err(|error| {
         let name = settings.appenddirname.display();
@@ -230,19 +231,20 @@ fn rewrite(storage: Storage, begun: &Begun) -> Result<(), Ended> {
         return Err(Ended::Waits);
     }
     let phase = storage.persistence.log.facts().phase;
-    let begun = match begin_increment(storage, begun, phase, true) {
-        Err(Ended::Outrun) => begin_increment(storage, begun, phase, false),
+    let begun = match begin_increment(storage, outside, begun, phase, true) {
+        Err(Ended::Outrun) => begin_increment(storage, outside, begun, phase, false),
         begun => begun,
     };
     let (increment, position, cut) = begun?;
     let base = new_base(&lock(&storage.persistence.log.listed), settings).1;
-    let written = write_base(storage, settings, &base, &cut).map_err(|error| {
+    let written = write_base(storage, outside, settings, &base, &cut).map_err(|error| {
         if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
     });
-    let go_over = |new| go_over(storage, settings, phase, new, increment.as_ref(), position, is_cancelled);
+    let go_over =
+        |new| go_over(storage, outside, settings, phase, new, (increment.as_ref(), position), is_cancelled);
     let result = written.and_then(go_over);
     if let (Err(_), Some(increment)) = (&result, &increment) {
-        increment.give_up(storage, settings);
+        increment.give_up(storage, outside, settings);
     }
     result
 }
@@ -251,12 +253,13 @@ fn rewrite(storage: Storage, begun: &Begun) -> Result<(), Ended> {
 /// one, if it is empty.
 fn begin_increment(
     storage: Storage,
+    outside: &Outside,
     begun: &Begun,
     phase: Phase,
     takes_up: bool,
 ) -> Result<(Option<Increment>, Position, Cut), Ended> {
     let settings = &begun.settings;
-    let (increment, records) = open_increment(storage, settings, phase, takes_up)?.unzip();
+    let (increment, records) = open_increment(storage, outside, settings, phase, takes_up)?.unzip();
     match (cut(storage, begun, phase, records), increment) {
         (Ok((position, cut)), increment) => {
             if let (Some(increment), Phase::On) = (&increment, phase) {
@@ -266,7 +269,7 @@ fn begin_increment(
             Ok((increment, position, cut))
         }
         (Err(ended), increment) => {
-            increment.iter().for_each(|increment| increment.give_up(storage, settings));
+            increment.iter().for_each(|increment| increment.give_up(storage, outside, settings));
             Err(ended)
         }
     }
@@ -275,6 +278,7 @@ fn begin_increment(
 /// Creates the file for the records after the cut, or finds it; once it is listed, it is complete.
 fn open_increment(
     storage: Storage,
+    outside: &Outside,
     settings: &Settings,
     phase: Phase,
     takes_up: bool,
@@ -282,12 +286,12 @@ fn open_increment(
     if phase == Phase::Off {
         return Ok(None);
     }
-    let disk = &storage.persistence.disk;
+    let disk = storage.persistence.disk.get(outside);
     let mut listed = lock(&storage.persistence.log.listed);
     // One that ended when the file was switched off lacks later effects.
     if takes_up
         && phase == Phase::On
-        && let Some(left) = left_increment(storage, settings, &listed)?
+        && let Some(left) = left_increment(storage, outside, settings, &listed)?
     {
         return Ok(Some(left));
     }
@@ -324,6 +328,7 @@ fn not_opened(file: &FileInfo, error: &io::Error) -> Ended {
 /// must not pile up.
 fn left_increment(
     storage: Storage,
+    outside: &Outside,
     settings: &Settings,
     listed: &Listed,
 ) -> Result<Option<(Increment, Records)>, Ended> {
@@ -331,7 +336,7 @@ fn left_increment(
     let records = match &listed.last {
         Some(LastIncrement { number, begins }) if *number == info.number => match *begins {
             None => {
-                let file = storage.persistence.disk.create(&files::path(settings, info));
+                let file = storage.persistence.disk.get(outside).create(&files::path(settings, info));
                 Records::Switch(file.map_err(|error| not_opened(info, &error))?)
             }
             Some(position) if position == storage.engine.journal.end() => Records::Since(position),
@@ -390,9 +395,15 @@ fn cut(
 ///
 /// # Errors
 /// The disk's refusal; [`io::ErrorKind::Interrupted`] if it was cancelled.
-pub fn write_base(storage: Storage, settings: &Settings, base: &FileInfo, cut: &Cut) -> io::Result<NewFile> {
+pub fn write_base(
+    storage: Storage,
+    outside: &Outside,
+    settings: &Settings,
+    base: &FileInfo,
+    cut: &Cut,
+) -> io::Result<NewFile> {
     let new = NewFile::create(
-        storage.persistence.disk.clone(),
+        storage.persistence.disk.get(outside).clone(),
         &settings.aof_directory(),
         Path::new(&base.name),
         &temp_files::name(Kind::Base, std::process::id()),
@@ -459,14 +470,14 @@ fn new_base(listed: &Listed, settings: &Settings) -> (Manifest, FileInfo) {
 /// Makes the new base and what followed it the files that are loaded.
 fn go_over(
     storage: Storage,
+    outside: &Outside,
     settings: &Settings,
     phase: Phase,
     new: NewFile,
-    increment: Option<&Increment>,
-    position: Position,
+    (increment, position): (Option<&Increment>, Position),
     is_cancelled: &AtomicBool,
 ) -> Result<(), Ended> {
-    let (log, disk) = (&storage.persistence.log, &storage.persistence.disk);
+    let (log, disk) = (&storage.persistence.log, storage.persistence.disk.get(outside));
     let mut listed = lock(&log.listed);
     if log.facts().phase != phase {
         return Err(Ended::Cancelled);

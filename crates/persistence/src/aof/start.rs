@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_base::sync::lock;
-use martlet_engine::Keys;
+use martlet_engine::{Keys, Outside};
 use martlet_journal::aof::FileInfo;
 
 use martlet_base::disk::{Disk, error_text, remnant};
@@ -21,8 +21,8 @@ use crate::settings::Settings;
 ///
 /// # Errors
 /// The disk's refusal, as a line for the log.
-pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<(), String> {
-    let (log, disk) = (&storage.persistence.log, &storage.persistence.disk);
+pub fn open(storage: Storage, outside: &Outside, keys: &mut Keys, settings: &Settings) -> Result<(), String> {
+    let (log, disk) = (&storage.persistence.log, storage.persistence.disk.get(outside));
     let failed = |what: &str, error: &io::Error| format!("{what}: {}", error_text(error));
     let directory = settings.aof_directory();
     disk.create_directory(&directory).map_err(|error| {
@@ -39,7 +39,7 @@ pub fn open(storage: Storage, keys: &mut Keys, settings: &Settings) -> Result<()
         let base = manifest.new_base(&settings.aof_name(), settings.aof_use_rdb_preamble);
         tracing::info!("Creating AOF base file {} on server start", base.name);
         set_aside(disk, &files::path(settings, &base))?;
-        rewrite::write_base(storage, settings, &base, &cut)
+        rewrite::write_base(storage, outside, settings, &base, &cut)
             .and_then(|new| new.publish())
             .map_err(|error| failed("Can't create the AOF base file", &error))?;
     }

@@ -78,7 +78,7 @@ impl House {
 
     /// Whether all that was written is on disk.
     fn flush(&mut self) -> bool {
-        let is_done = self.storage.flush_log();
+        let is_done = self.storage.flush_log(&Outside::of_background_thread());
         if is_done {
             self.acknowledged = self.written;
         }
@@ -173,7 +173,14 @@ impl Reader {
         storage.engine.gate.closed(|alone| {
             keys.lock_all_shards(alone);
             keys.flush(None, true);
-            let loaded = load::load(storage, keys, &settings, &mut |keys, work| work(keys), &mut || true);
+            let loaded = load::load(
+                storage,
+                &keys.standstill(),
+                keys,
+                &settings,
+                &mut |keys, work| work(keys),
+                &mut || true,
+            );
             let text = keys.read_str(&Key::new(TEXT)).unwrap();
             let text = text.map(|text| text.bytes(&mut NumberBuffer::new()).to_vec()).unwrap_or_default();
             keys.release();
@@ -333,7 +340,7 @@ fn an_increment_does_not_go_on_over_what_was_done_while_the_file_was_off() {
     house.switch(true);
     assert_eq!(house.log().facts().phase, Phase::Starting);
     house.write(2);
-    assert!(house.storage.flush_log());
+    assert!(house.storage.flush_log(&Outside::of_background_thread()));
     house.check(&mut reader, &house.files(), "switched on again");
     house.recover(&mut reader, "switched on again");
 }
@@ -362,7 +369,7 @@ fn a_rewrite_that_began_while_the_file_was_off_does_not_end_switching_it_on() {
     house.switch(true);
     assert_eq!(log.facts().phase, Phase::On);
     house.write(2);
-    assert!(house.storage.flush_log());
+    assert!(house.storage.flush_log(&Outside::of_background_thread()));
     house.check(&mut reader, &house.files(), "switched on during a rewrite");
 }
 
@@ -383,10 +390,10 @@ fn what_the_disk_refuses_is_given_up_when_the_file_is_switched_off() {
         let mut house = House::new(|_| ());
         house.disk.plan(move |_, operation, _| (operation == apt).then_some(Fault::Refuse(errno::EIO)));
         house.write(2);
-        assert!(!house.storage.flush_log(), "{apt:?}");
+        assert!(!house.storage.flush_log(&Outside::of_background_thread()), "{apt:?}");
         assert!(house.log().refuses_writes.load(Ordering::SeqCst), "{apt:?}");
         house.switch(false);
-        house.storage.flush_log();
+        house.storage.flush_log(&Outside::of_background_thread());
         assert!(!house.log().refuses_writes.load(Ordering::SeqCst), "{apt:?}");
         house.fail_no_more();
         house.write(1);
@@ -449,12 +456,12 @@ fn a_file_in_doubt_makes_nothing_durable_while_the_disk_is_left_alone() {
     let mut house = House::new(|settings| settings.no_appendfsync_on_rewrite = true);
     house.disk.plan(|_, operation, _| (operation == Operation::Sync).then_some(Fault::Refuse(errno::EIO)));
     house.write(1);
-    assert!(!house.storage.flush_log());
+    assert!(!house.storage.flush_log(&Outside::of_background_thread()));
     house.fail_no_more();
     let rewrite = Rewrite { began_ms: 0, is_cancelled: Arc::default(), is_followed: false };
     lock(&house.log().facts).rewrite = Some(rewrite);
     house.write(1);
-    assert!(!house.storage.flush_log());
+    assert!(!house.storage.flush_log(&Outside::of_background_thread()));
     assert!(house.storage.engine.journal.is_behind());
 }
 

@@ -72,7 +72,9 @@ fn run(storage: Storage, mut writer: Writer<'static>) {
         let end = journal.end();
         let terms = terms(storage);
         let durable = journal.durable();
-        let flushes = std::mem::replace(&mut waiting, take_orders(log, &mut writer));
+        // An order behind a flush comes after it: the file may end there.
+        let asked = if waiting.is_empty() { take_orders(log, &mut writer) } else { Vec::new() };
+        let flushes = std::mem::replace(&mut waiting, asked);
         let (began, group_bytes) = (martlet_base::clock::monotonic(), end.saturating_sub(writer.position()));
         let sleep_us = log.flush_sleep_us.load(Ordering::Relaxed);
         if sleep_us > 0 && group_bytes > 0 {
@@ -123,12 +125,21 @@ fn run(storage: Storage, mut writer: Writer<'static>) {
 
 /// Carries out orders that do not depend on the records; answers clients that wait for a flush.
 fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc::Sender<bool>> {
-    let orders: VecDeque<Order> = std::mem::take(&mut *lock(&log.orders));
+    let mut orders = lock(&log.orders);
+    let flush = orders.iter().position(|order| matches!(order, Order::Flush(_)));
+    // Flushes that follow each other are one.
+    let others = |from: usize| orders.range(from..).position(|order| !matches!(order, Order::Flush(_)));
+    let end = flush.and_then(|flush| others(flush).map(|others| flush + others)).unwrap_or(orders.len());
+    let orders: VecDeque<Order> = orders.drain(..end).collect();
     let mut flushes = Vec::new();
     for order in orders {
         match order {
             Order::Switch { from, file, bytes } => writer.switch(from, file, bytes),
-            Order::Stop(from) => writer.stop(from),
+            Order::Stop(from) => {
+                // The files stay: a new log's bytes count beside them until its first base is whole.
+                log.closed_bytes.fetch_add(writer.file_bytes(), Ordering::Relaxed);
+                writer.stop(from);
+            }
             Order::Rewritten(position) => {
                 writer.rewritten(position);
                 if writer.is_doubtful() {

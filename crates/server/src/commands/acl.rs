@@ -8,7 +8,7 @@ use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
-use crate::access::{self, UsersChange, revoke, rules};
+use crate::access::{self, revoke, rules};
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&ACL];
@@ -52,7 +52,7 @@ fn setuser(call: &mut Call<'_>) -> Outcome {
         users.insert(user.with_rules(&rules, call.args.iter().skip(3)).map_err(|error| error.reply())?);
         Ok::<(), Error>(())
     })?;
-    revoke(call, &change);
+    revoke(call.worker, call.connection, &change);
     call.reply.ok();
     Ok(())
 }
@@ -79,7 +79,7 @@ fn deluser(call: &mut Call<'_>) -> Outcome {
         count = names().filter(|name| users.remove(name)).count();
         Ok::<(), Infallible>(())
     });
-    revoke(call, &change);
+    revoke(call.worker, call.connection, &change);
     call.reply.count(count);
     Ok(())
 }
@@ -215,22 +215,32 @@ fn dryrun(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static LOAD: ServerCommand = command("acl|load", 2, load as ServerHandler)
-    .flags(ADMIN.with(Flags::EXCLUSIVE))
-    .doc(Group::Server, "6.0.0", "O(N) for N users", "Takes up the users of the file.");
+static LOAD: ServerCommand = command("acl|load", 2, load as ServerHandler).flags(ADMIN).doc(
+    Group::Server,
+    "6.0.0",
+    "O(N) for N users",
+    "Takes up the users of the file.",
+);
 
 fn load(call: &mut Call<'_>) -> Outcome {
     let config = call.worker.config().clone();
     if config.aclfile.as_os_str().is_empty() {
         return Err(replies::NO_FILE);
     }
-    let access = &call.worker.shared.access;
-    let change: UsersChange = access.change(|users| {
-        *users = access.read_file(&config).map_err(|why| Error::Bytes([b"ERR ", &why[..]].concat()))?;
-        Ok::<(), Error>(())
-    })?;
-    revoke(call, &change);
-    call.reply.ok();
+    call.answer_outside(move |worker, connection| {
+        let access = &worker.shared.access;
+        let read = worker.outside(|outside| access.read_file(outside, &config));
+        let read = read.map_err(|why| Error::Bytes([b"ERR ", &why[..]].concat()))?;
+        // Alone, as every change of users.
+        let has_run = worker.alone_for(connection, |worker, connection| {
+            let Ok(change) = access.change(|users| {
+                *users = read;
+                Ok::<(), Infallible>(())
+            });
+            revoke(worker, connection, &change);
+        });
+        if has_run { Ok(()) } else { Err(worker.busy_error()) }
+    });
     Ok(())
 }
 
@@ -240,16 +250,16 @@ static SAVE: ServerCommand = command("acl|save", 2, save as ServerHandler)
     .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn save(call: &mut Call<'_>) -> Outcome {
-    let config = call.worker.config();
-    if config.aclfile.as_os_str().is_empty() {
+    if call.worker.config().aclfile.as_os_str().is_empty() {
         return Err(replies::NO_FILE);
     }
-    let shared = call.worker.shared;
-    if let Err(error) = shared.access.save_file(&shared.config) {
-        tracing::warn!("Writing ACL file for ACL SAVE: {}", martlet_base::disk::error_text(&error));
-        return Err(replies::NOT_SAVED);
-    }
-    call.reply.ok();
+    call.answer_outside(|worker, _| {
+        let shared = worker.shared;
+        worker.outside(|outside| shared.access.save_file(outside, &shared.config)).map_err(|error| {
+            tracing::warn!("Writing ACL file for ACL SAVE: {}", martlet_base::disk::error_text(&error));
+            replies::NOT_SAVED
+        })
+    });
     Ok(())
 }
 

@@ -14,9 +14,11 @@ use martlet_spec::handshake::{INVALID_NAME, is_valid_name};
 use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, flag};
+use crate::connection::Connection;
 use crate::connection::ReplyMode;
 use crate::shared::Mail;
 use crate::slow_path::SessionFlags;
+use crate::worker::Worker;
 
 pub use list::line as client_line;
 
@@ -209,7 +211,9 @@ fn kill(call: &mut Call<'_>) -> Outcome {
     let filter = filter::parse_kill(call)?;
     let mut killed = 0;
     for client in call.worker.shared.clients.all() {
-        if filter.matches(&client, call.connection.info.id) && close_client(call, &client) {
+        if filter.matches(&client, call.connection.info.id)
+            && close_client(call.worker, call.connection, &client)
+        {
             killed += 1;
         }
     }
@@ -224,15 +228,15 @@ fn kill(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Closes a client's connection; whether that was not under way already.
-pub fn close_client(call: &mut Call<'_>, client: &ClientInfo) -> bool {
+pub fn close_client(worker: &Worker, connection: &mut Connection, client: &ClientInfo) -> bool {
     if client.killed.swap(true, Ordering::AcqRel) {
         return false;
     }
-    if client.id == call.connection.info.id {
+    if client.id == connection.info.id {
         // It still gets its reply.
-        call.connection.closing = true;
+        connection.closing = true;
     } else {
-        call.worker.shared.disconnect(client);
+        worker.shared.disconnect(client);
     }
     true
 }

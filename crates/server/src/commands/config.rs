@@ -2,10 +2,14 @@
 
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 
+use martlet_engine::Outside;
+use martlet_persistence::aof::PendingFlush;
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::{Extent, Setter, UserLines};
+use crate::connection::Connection;
+use crate::worker::Worker;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
@@ -67,16 +71,58 @@ fn set(call: &mut Call<'_>) -> Outcome {
         is_local: call.connection.is_local(),
         is_loading: call.worker.shared.persistence.is_loading(),
     };
-    call.worker.shared.config.set(&pairs, setter).map_err(|error| Error::Bytes(error.reply()))?;
-    // What this client sends next runs under the new configuration, even within this batch.
-    call.worker.follow_config();
-    if let Err(why) = call.worker.follow_appendonly() {
-        return Err(Error::Text(format!(
-            "ERR CONFIG SET failed (possibly related to argument 'appendonly') - {why}"
-        )));
+    let config = &call.worker.shared.config;
+    if config.reads_disk(pairs.iter().map(|(name, _)| *name)) {
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        call.answer_outside(move |worker, connection| set_by_disk(worker, connection, &pairs, setter));
+        return Ok(());
     }
+    config.set(&pairs, setter).map_err(|error| Error::Bytes(error.reply()))?;
+    let flush = follow(call.worker)?;
+    debug_assert!(flush.is_none(), "appendonly was changed without the disk");
     call.reply.ok();
     Ok(())
+}
+
+/// How often a change is prepared again because another came between.
+const TRIES: usize = 100;
+
+/// CONFIG SET of parameters that need something of the disk: that is read outside the gate.
+fn set_by_disk(
+    worker: &mut Worker,
+    connection: &mut Connection,
+    pairs: &[(Vec<u8>, Vec<u8>)],
+    setter: Setter,
+) -> Outcome {
+    let shared = worker.shared;
+    for _ in 0..TRIES {
+        let prepared = worker.outside(|outside| shared.config.prepare(outside, pairs, setter));
+        let change = prepared.map_err(|error| Error::Bytes(error.reply()))?;
+        // A connection that is to be closed without an answer has done nothing.
+        let mut outcome = Some(Ok(None));
+        let has_run = worker.alone_for(connection, |worker, _| {
+            outcome = shared.config.commit(change).map(|committed| match committed {
+                Ok(_) => follow(worker),
+                Err(error) => Err(Error::Bytes(error.reply())),
+            });
+        });
+        if !has_run {
+            return Err(worker.busy_error());
+        }
+        if let Some(outcome) = outcome {
+            worker.await_flush(outcome?);
+            return Ok(());
+        }
+    }
+    Err(Error::Fixed("ERR CONFIG SET failed - other clients keep changing the configuration"))
+}
+
+/// What this client sends next runs under the new configuration, even within this batch.
+fn follow(worker: &mut Worker) -> Result<Option<PendingFlush>, Error> {
+    worker.follow_config();
+    worker.follow_appendonly().map_err(|why| {
+        Error::Text(format!("ERR CONFIG SET failed (possibly related to argument 'appendonly') - {why}"))
+    })
 }
 
 static REWRITE: ServerCommand = command("config|rewrite", 2, rewrite as ServerHandler)
@@ -85,10 +131,13 @@ static REWRITE: ServerCommand = command("config|rewrite", 2, rewrite as ServerHa
     .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn rewrite(call: &mut Call<'_>) -> Outcome {
-    let shared = call.worker.shared;
-    let users = shared.access.config_lines(call.worker.config());
-    shared.config.rewrite(UserLines::Replace(&users), Extent::Needed).map_err(Error::Text)?;
-    call.reply.ok();
+    call.answer_outside(|worker, _| {
+        let shared = worker.shared;
+        let users = shared.access.config_lines(worker.config());
+        let rewrite =
+            |outside: &Outside| shared.config.rewrite(outside, UserLines::Replace(&users), Extent::Needed);
+        worker.outside(rewrite).map_err(Error::Text)
+    });
     Ok(())
 }
 

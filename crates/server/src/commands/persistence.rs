@@ -124,7 +124,8 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
     if shared.persistence.is_loading() {
         return Err(LOADING);
     }
-    if shared.storage().finish_log().is_err() {
+    let outside = worker.keys.standstill();
+    if shared.storage().finish_log(&outside).is_err() {
         return Err(Error::Fixed("ERR Error trying to load the AOF files, check server logs."));
     }
     let effects = &mut worker.keys.effects;
@@ -134,7 +135,8 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
     worker.keys.flush(None, false);
     shared.libraries.clear();
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| work(keys);
-    let loaded = aof::load::load(shared.storage(), &mut worker.keys, &settings, &mut alone, &mut || true);
+    let loaded =
+        aof::load::load(shared.storage(), &outside, &mut worker.keys, &settings, &mut alone, &mut || true);
     (worker.keys.db, worker.keys.now_ms) = (db, now_ms);
     (worker.keys.effects.recording, worker.keys.effects.wanted_events) = (recording, events);
     worker.keys.dirty = 0;

@@ -51,7 +51,7 @@ fn who_runs_alone_records_by_what_is_set_then() {
     append(&mut worker, b"off,");
     switch(shared, &mut worker, true);
     append(&mut worker, b"on,");
-    assert!(shared.storage().flush_log());
+    assert!(shared.storage().flush_log(&martlet_engine::Outside::of_background_thread()));
     let (_, mut reader) = server(&config);
     let text = reader.alone(|reader| {
         let text = reader.keys.read_str(&Key::new(TEXT)).unwrap();

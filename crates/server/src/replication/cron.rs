@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
+use martlet_engine::Outside;
 use martlet_journal::{Follower, REPLICAS};
 
 use super::primary::Phase;
@@ -67,7 +68,10 @@ impl Worker {
         has_file.store(false, Ordering::Relaxed);
         tracing::info!("Removing the RDB file used to feed replicas in a persistence-less instance");
         let settings = crate::persistence::settings(config);
-        let remove = move || shared.storage().remove_rdb_file(&settings, || !is_needed());
+        let remove = move || {
+            let outside = Outside::of_background_thread();
+            shared.storage().remove_rdb_file(&outside, &settings, || !is_needed());
+        };
         let started = std::thread::Builder::new().name("unlink".into()).spawn(remove);
         // It is tried again.
         started.err().into_iter().for_each(|error| {

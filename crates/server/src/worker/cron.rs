@@ -144,13 +144,12 @@ impl Worker {
         }
     }
 
-    /// Checks whether certificates have changed, outside the gate: no other thread waits for the disk.
+    /// Checks whether certificates have changed.
     fn follow_tls_files(&mut self) {
         if self.shared.tls.is_look_due(self.config.current(), self.now_ms) {
             let config = self.config.current().clone();
-            self.leave();
-            self.shared.tls.follow_files(&config);
-            self.enter();
+            let tls = &self.shared.tls;
+            self.outside(|outside| tls.follow_files(outside, &config));
         }
     }
 

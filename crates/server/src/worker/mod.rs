@@ -32,6 +32,7 @@ use martlet_command::Settings;
 use martlet_engine::{Deletion, Deletions, Keys, Touch};
 use martlet_journal::Position;
 use martlet_net::{Backend, Token};
+use martlet_persistence::EmptyFile;
 
 use crate::blocking::CopyWaiter;
 use crate::cluster::usage::RequestUse;
@@ -40,6 +41,7 @@ use crate::commandlog::LogLimits;
 use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
 use crate::migration::{Answers, Migration};
+use crate::outside::Unanswered;
 use crate::scripting::{Functions, HeldMessage, Scripting};
 use crate::shared::{Mail, Shared};
 use crate::stats::ThreadStats;
@@ -156,6 +158,10 @@ pub struct Worker {
     pub(crate) functions: Option<Box<Functions>>,
     /// Messages of the script that runs.
     pub(crate) held_messages: Option<Vec<HeldMessage>>,
+    /// What the present request has left to be done outside the gate.
+    pub(crate) unanswered: Vec<Unanswered>,
+    /// The data set was emptied behind the gate: its file.
+    pub(crate) empty_file: Option<EmptyFile>,
     /// A message published now waits in a mailbox that has too much.
     pub(crate) is_flooding: bool,
     /// Which node answers for which slot, as of this loop, if the server is one.
@@ -215,6 +221,8 @@ impl Worker {
             scripting: None,
             functions: None,
             held_messages: None,
+            unanswered: Vec::new(),
+            empty_file: None,
             is_flooding: false,
             routes: shared.cluster().map(ClusterNode::follow),
             memory: eviction::Memory::new(),
@@ -376,8 +384,15 @@ impl Worker {
         self.leave();
         self.stats().begin();
         let result = self.shared.engine.gate.closed(|alone| self.run_alone(alone, work));
-        self.enter();
+        self.enter_after_closing();
         result
+    }
+
+    /// Passes in after the gate was closed by this thread, and does before what had to wait until it is open.
+    fn enter_after_closing(&mut self) {
+        let file = self.empty_file.take();
+        self.write_empty_file(file);
+        self.enter();
     }
 
     /// As [`Worker::alone`], unless it would have to wait for a busy script.
@@ -393,7 +408,7 @@ impl Worker {
             || engine.has_busy_script(),
             |alone| work.take().map(|work| self.run_alone(alone, work)),
         );
-        self.enter();
+        self.enter_after_closing();
         match work {
             Some(undone) => Err(undone),
             None => Ok(result.flatten().expect("what was taken has been done")),
@@ -407,7 +422,7 @@ impl Worker {
         self.refresh_routes();
         let result = work(self);
         if std::mem::take(&mut self.keys.flushed_all) {
-            self.save_nothing();
+            self.begin_saving_nothing();
         }
         self.release_keys();
         result

@@ -15,6 +15,7 @@ use martlet_base::sync::lock;
 use martlet_client::address::Address;
 use martlet_client::resp::encode_request;
 use martlet_client::stream::Stream;
+use martlet_engine::Outside;
 use martlet_persistence::load::Source;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
@@ -351,7 +352,11 @@ impl Link {
                 error_text(&error)
             ))
         };
-        let mut file = self.shared.storage().new_received_file(&settings).map_err(refused)?;
+        let mut file = self
+            .shared
+            .storage()
+            .new_received_file(&Outside::of_background_thread(), &settings)
+            .map_err(refused)?;
         self.receive_snapshot(&mut file)?;
         let published = file.sync().and_then(martlet_persistence::NewFile::publish);
         published.map_err(|error| {
@@ -389,7 +394,8 @@ impl Link {
             tracing::info!(
                 "Removing the RDB file obtained from the master. This replica has persistence disabled"
             );
-            self.shared.storage().remove_rdb_file(&crate::persistence::settings(&config), || true);
+            let settings = crate::persistence::settings(&config);
+            self.shared.storage().remove_rdb_file(&Outside::of_background_thread(), &settings, || true);
         }
     }
 

@@ -2,6 +2,7 @@
 //! to wait, on a worker without a backend.
 
 mod stalled_disk;
+mod stalled_files;
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use martlet_base::disk::GatedDisk;
 use martlet_base::disk::faults::{FaultyDisk, Operation};
 use martlet_net::{Sink, Token};
 
@@ -28,21 +29,21 @@ fn worker(directory: &std::path::Path, disk: FaultyDisk) -> Worker {
     let config = Config { dir: directory.into(), appendonly: true, appendfsync, ..Config::default() };
     let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
     let mut shared = Shared::new(ConfigStore::new(config.clone()), registry, 1, None).unwrap();
-    shared.persistence.disk = Arc::new(disk);
+    shared.persistence.disk = GatedDisk::new(Arc::new(disk));
     let shared: &'static Shared = Box::leak(Box::new(shared));
     announce(shared.storage());
     load_at_start(shared.storage(), &settings(&config)).unwrap();
     Worker::new(shared, 0)
 }
 
-fn client(worker: &mut Worker) -> (Token, UnixStream) {
+pub(super) fn client(worker: &mut Worker) -> (Token, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     worker.adopt(ours.into(), UNIX);
     (worker.connections.last_mut().unwrap().token, theirs)
 }
 
 /// The client's output upon this, or so far.
-fn ask(worker: &mut Worker, client: Token, request: &[u8]) -> Vec<u8> {
+pub(super) fn ask(worker: &mut Worker, client: Token, request: &[u8]) -> Vec<u8> {
     if !request.is_empty() {
         worker.received(client, request);
         worker.leave();
@@ -96,7 +97,7 @@ fn while_the_disk_is_stalled_who_writes_waits_and_nobody_else() {
         assert_eq!(ask(&mut worker, other, b""), b":1\r\n");
         assert_eq!(ask(&mut worker, reader, STRLEN), b":0\r\n");
         assert_eq!(shared.postpones(worker.now_ms), None);
-        assert!(shared.storage().flush_log());
+        assert!(shared.storage().flush_log(&martlet_engine::Outside::of_background_thread()));
         done.send(()).unwrap();
     });
     // A thread that waits with a lock waits for ever.
