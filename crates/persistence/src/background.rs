@@ -429,7 +429,7 @@ mod tests {
         background.wait();
         let (reader, _) = server(settings.clone(), 1, Arc::new(disk));
         keys(reader).alone(|keys| {
-            let source = Source::open(&settings.rdb_path()).unwrap();
+            let source = Source::open(&keys.standstill(), &settings.rdb_path()).unwrap();
             let loaded = load(reader, keys, &settings, source, false).unwrap();
             assert_eq!(loaded.keys, KEYS);
         });

@@ -19,7 +19,7 @@ use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::random::Random;
 use martlet_base::sync::lock;
 use martlet_command::Settings as HandlerSettings;
-use martlet_engine::{Keys, Touch};
+use martlet_engine::{Keys, Outside, Touch};
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan, Value};
 pub use martlet_rdb::input::UNKNOWN_LEN;
 use martlet_values::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
@@ -66,7 +66,7 @@ impl Source {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub fn open(path: &Path) -> io::Result<Source> {
+    pub fn open(_: &Outside, path: &Path) -> io::Result<Source> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
         Ok(Source { reader: Box::new(file), len, offset: 0 })
@@ -297,6 +297,9 @@ struct Loader<'a> {
     keys: &'a mut Keys,
     reading: &'a Reading,
     progress: &'a LoadProgress,
+    /// The thread's number at the gate, which it is outside of while it reads the file; `None` if it has closed
+    /// the gate.
+    thread: Option<usize>,
     /// Called after [`SLICE_RECORDS`] records or somewhat more, with their number; false ends it.
     pause: &'a mut dyn FnMut(u64) -> bool,
     /// Records since then.
@@ -359,7 +362,7 @@ impl<'a> Loader<'a> {
         keys: &'a mut Keys,
         reading: &'a Reading,
         progress: &'a LoadProgress,
-        index: usize,
+        (index, thread): (usize, Option<usize>),
         pause: &'a mut dyn FnMut(u64) -> bool,
     ) {
         // Far from each other, however many there are: the golden ratio.
@@ -368,6 +371,7 @@ impl<'a> Loader<'a> {
             keys,
             reading,
             progress,
+            thread,
             pause,
             records: 0,
             first_shard,
@@ -411,7 +415,8 @@ impl<'a> Loader<'a> {
             match piece {
                 None => break,
                 Some(Piece::Batch(batch)) => {
-                    self.total.sums ^= reader.read(&batch, &bytes, self)?;
+                    let sums = self.inside(|loader| reader.read(&batch, &bytes, loader))?;
+                    self.total.sums ^= sums;
                 }
                 Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
                 Some(Piece::Item(Item::Library(_), _)) => {}
@@ -428,16 +433,28 @@ impl<'a> Loader<'a> {
                     let (key, value) = (Key::new(&key), Decoded::Value(value));
                     let record = Record { db: number, key: key.bytes, expiry_ms, access, value };
                     self.keys.db = db;
-                    let Loader { keys, reading, total, .. } = self;
-                    keys.with_shard(key.shard(), |keys| {
-                        store(keys, reading, None, &key, record, &mut total.loaded)
-                    })
-                    .map_err(refuse)?;
-                    self.pause_after(1).map_err(refuse)?;
+                    let store = |loader: &mut Self| {
+                        let Loader { keys, reading, total, .. } = &mut *loader;
+                        keys.with_shard(key.shard(), |keys| {
+                            store(keys, reading, None, &key, record, &mut total.loaded)
+                        })?;
+                        loader.pause_after(1)
+                    };
+                    self.inside(store).map_err(refuse)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Runs `work` inside the gate.
+    fn inside<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let gate = &self.keys.engine().gate;
+        let thread = self.thread;
+        thread.iter().for_each(|&thread| gate.enter(thread));
+        let result = work(self);
+        thread.iter().for_each(|&thread| gate.leave(thread));
+        result
     }
 
     fn db(&self, db: u64) -> Result<usize, Error> {
@@ -616,7 +633,7 @@ pub fn load(
     let reading = Reading::begin(storage, source, settings, keys.now_ms, replaces)?;
     let (db, touched) = (keys.db, std::mem::replace(&mut keys.touch, reading.touch));
     let events = std::mem::take(&mut keys.effects.wanted_events);
-    Loader::run(keys, &reading, progress, 0, &mut |_| true);
+    Loader::run(keys, &reading, progress, (0, None), &mut |_| true);
     (keys.db, keys.touch, keys.effects.wanted_events) = (db, touched, events);
     reading.end(progress)
 }
@@ -677,30 +694,29 @@ fn load_part(storage: Storage, reading: &Reading, index: usize) {
     let (gate, thread) = (&storage.engine.gate, storage.loader(index));
     let mut keys = Keys::new(storage.engine, thread, Random::from_entropy());
     (keys.now_ms, keys.touch) = (reading.now_ms, reading.touch);
-    gate.enter(thread);
-    Loader::run(&mut keys, reading, &storage.persistence.load, index, &mut |records| {
+    Loader::run(&mut keys, reading, &storage.persistence.load, (index, Some(thread)), &mut |records| {
         gate.leave(thread);
         let is_wanted = || !storage.host.is_stopping();
         delay(|| storage.host.settings().key_load_delay_us, records as usize, is_wanted);
         gate.enter(thread);
         is_wanted()
     });
-    gate.leave(thread);
 }
 
 /// Loads the base of the append-only file at `path`; returns where it ends, or `None` when the server was
-/// stopped in that time. `keys` holds all shards, or is loader 0's, inside the gate, which it passes in that
-/// time. Expired keys are loaded: later commands delete them.
+/// stopped in that time. `keys` holds all shards, or is loader 0's. Expired keys are loaded: later commands
+/// delete them.
 ///
 /// # Errors
 /// [`LoadError`].
 pub(crate) fn load_base(
     storage: Storage,
+    outside: &Outside,
     keys: &mut Keys,
     settings: &Settings,
     path: &Path,
 ) -> Result<Option<u64>, LoadError> {
-    let source = Source::open(path)?;
+    let source = Source::open(outside, path)?;
     let loaded = if keys.has_all_shards() {
         let now_ms = keys.now_ms;
         keys.set_time(0);
@@ -708,9 +724,7 @@ pub(crate) fn load_base(
         keys.set_time(now_ms);
         loaded
     } else {
-        let loaded = load_with_pool(storage, settings, source, 0);
-        storage.engine.gate.enter(storage.loader(0));
-        loaded
+        load_with_pool(storage, settings, source, 0)
     };
     match loaded {
         Ok(loaded) => {

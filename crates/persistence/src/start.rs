@@ -57,7 +57,7 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
         return Ok(());
     }
     let began_us = storage.now_us();
-    let source = Source::open(&settings.rdb_path()).map_err(LoadError::Open);
+    let source = Source::open(&outside, &settings.rdb_path()).map_err(LoadError::Open);
     let loaded = source.and_then(|source| {
         source.announce(&storage.persistence.load, keys.now_ms);
         Ok(load_with_pool(storage, settings, source, keys.now_ms)?)
@@ -122,7 +122,6 @@ fn load_log_at_start(
     let (thread, gate) = (storage.loader(0), &storage.engine.gate);
     let began_us = storage.now_us();
     storage.persistence.load.began_ms.store(keys.now_ms, Ordering::Relaxed);
-    gate.enter(thread);
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| {
         gate.leave(thread);
         keys.alone(work);
@@ -136,7 +135,6 @@ fn load_log_at_start(
         is_wanted()
     };
     let loaded = log::load(storage, outside, keys, settings, &mut alone, &mut pause);
-    gate.leave(thread);
     match loaded? {
         LoadedLog::Whole => {
             let seconds = (storage.now_us() - began_us) as f64 / 1e6;

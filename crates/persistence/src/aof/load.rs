@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use martlet_base::sync::lock;
-use martlet_engine::{Keys, Outside};
+use martlet_engine::{Gate, Keys, Outside};
 use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
 
 use super::files;
@@ -153,6 +153,44 @@ fn unreadable(error: &CommandError, info: &FileInfo) -> String {
     }
 }
 
+/// The thread's way through the gate.
+#[derive(Clone, Copy)]
+struct Pass(&'static Gate, usize);
+
+impl Pass {
+    fn enter(&self) {
+        self.0.enter(self.1);
+    }
+
+    fn leave(&self) {
+        self.0.leave(self.1);
+    }
+}
+
+/// A file that is read outside the gate, by a thread that has nothing locked.
+struct ReadOutside {
+    file: File,
+    /// `None` if the thread has closed the gate.
+    pass: Option<Pass>,
+}
+
+impl Read for ReadOutside {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.pass.iter().for_each(Pass::leave);
+        let read = self.file.read(buffer);
+        self.pass.iter().for_each(Pass::enter);
+        read
+    }
+}
+
+/// What a file's commands have ended with.
+struct Replayed {
+    /// The end of the last command that is no part of an incomplete transaction.
+    whole: u64,
+    /// More follows, which is not whole.
+    is_torn: bool,
+}
+
 /// Loading under way.
 struct Loading<'a, 'b> {
     storage: Storage,
@@ -205,7 +243,7 @@ impl Loading<'_, '_> {
                 false => "Reading RDB base file on AOF loading...",
             }
         );
-        match rdb::load_base(self.storage, self.keys, self.settings, path) {
+        match rdb::load_base(self.storage, self.outside, self.keys, self.settings, path) {
             Ok(end) => Ok(end),
             Err(error) => {
                 tracing::warn!("{}: {error}", path.display());
@@ -218,6 +256,7 @@ impl Loading<'_, '_> {
         }
     }
 
+    /// Loads the file's commands, inside the gate but while it is read; false when the server was stopped.
     fn commands(
         &mut self,
         file: File,
@@ -226,6 +265,21 @@ impl Loading<'_, '_> {
         info: &FileInfo,
         is_last: bool,
     ) -> Result<bool, String> {
+        let Storage { engine, .. } = self.storage;
+        let pass = (!self.keys.has_all_shards()).then(|| Pass(&engine.gate, self.storage.loader(0)));
+        let file = ReadOutside { file, pass };
+        pass.iter().for_each(Pass::enter);
+        let replayed = self.replay(file, offset, info);
+        pass.iter().for_each(Pass::leave);
+        let Some(Replayed { whole, is_torn }) = replayed? else { return Ok(false) };
+        if is_torn {
+            self.cut_off(path, info, whole, is_last)?;
+        }
+        Ok(true)
+    }
+
+    /// Runs the file's commands; `None` when the server was stopped.
+    fn replay(&mut self, file: impl Read, offset: u64, info: &FileInfo) -> Result<Option<Replayed>, String> {
         let host = self.storage.host;
         let elsewhere = of_host(host);
         let mut replay =
@@ -234,7 +288,7 @@ impl Loading<'_, '_> {
         let (mut commands, mut failures) = (0_u64, 0_u64);
         // The end of the last command that is no part of an incomplete transaction.
         let mut whole = offset;
-        let torn = loop {
+        let is_torn = loop {
             let began = reader.offset();
             match reader.read() {
                 Ok(Some(Item::Command(args))) => match replay.run(self.keys, &args, self.alone) {
@@ -269,7 +323,7 @@ impl Loading<'_, '_> {
             if commands.is_multiple_of(SLICE_COMMANDS) {
                 self.note_read(whole);
                 if !(self.pause)() {
-                    return Ok(false);
+                    return Ok(None);
                 }
             }
         };
@@ -277,13 +331,10 @@ impl Loading<'_, '_> {
         if failures > 0 {
             tracing::warn!("{failures} commands of {} failed", info.name);
         }
-        if torn {
-            if replay.is_inside_transaction() {
-                tracing::warn!("Revert incomplete MULTI/EXEC transaction in AOF file {}", info.name);
-            }
-            self.cut_off(path, info, whole, is_last)?;
+        if replay.is_inside_transaction() {
+            tracing::warn!("Revert incomplete MULTI/EXEC transaction in AOF file {}", info.name);
         }
-        Ok(true)
+        Ok(Some(Replayed { whole, is_torn }))
     }
 
     /// Takes note of a command that has failed, or ends the process for it.

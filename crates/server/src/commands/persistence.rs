@@ -199,7 +199,7 @@ fn reload(call: &mut Call<'_>) -> Outcome {
     }
     let (shared, settings) = (worker.shared, settings(worker.config()));
     let path = settings.rdb_path();
-    let source = Source::open(&path).map_err(LoadError::Open);
+    let source = Source::open(&worker.keys.standstill(), &path).map_err(LoadError::Open);
     let loaded = source.and_then(|source| {
         source.announce(&shared.persistence.load, worker.keys.now_ms);
         Ok(load::load(shared.storage(), &mut worker.keys, &settings, source, merges)?)

@@ -352,11 +352,8 @@ impl Link {
                 error_text(&error)
             ))
         };
-        let mut file = self
-            .shared
-            .storage()
-            .new_received_file(&Outside::of_background_thread(), &settings)
-            .map_err(refused)?;
+        let outside = Outside::of_background_thread();
+        let mut file = self.shared.storage().new_received_file(&outside, &settings).map_err(refused)?;
         self.receive_snapshot(&mut file)?;
         let published = file.sync().and_then(martlet_persistence::NewFile::publish);
         published.map_err(|error| {
@@ -368,7 +365,7 @@ impl Link {
         })?;
         self.check()?;
         let path = settings.rdb_path();
-        let opened = Source::open(&path).map_err(|error| broken(error_text(&error)))?;
+        let opened = Source::open(&outside, &path).map_err(|error| broken(error_text(&error)))?;
         tracing::info!("MASTER <-> REPLICA sync: Flushing old data");
         let at_once = u64::from(self.shared.config.snapshot().loading_process_events_interval_bytes);
         let failure = match opened.len < at_once {

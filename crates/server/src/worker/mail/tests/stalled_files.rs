@@ -14,6 +14,7 @@ use martlet_base::disk::GatedDisk;
 use martlet_base::disk::faults::{FaultyDisk, Operation};
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_persistence::SavePoint;
+use martlet_persistence::load::Source;
 
 use super::stalled_disk::{ask, client};
 use crate::config::{Config, ConfigStore, TlsAuthClients};
@@ -254,6 +255,35 @@ fn a_save_that_cannot_make_its_file_fails_and_the_next_one_succeeds() {
         assert_eq!(shared.persistence.facts().is_background_sound, is_sound);
         disk.plan(|_, _, _| None);
     }
+}
+
+/// CONFIG SET and others that close the gate are answered while data is loaded.
+#[test]
+fn loading_keeps_nobody_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config { dir: directory.path().into(), ..Config::default() };
+    let path = settings(&config).rdb_path();
+    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+    let shared = Shared::new(ConfigStore::new(config.clone()), registry, 2, None).unwrap();
+    let shared: &'static Shared = Box::leak(Box::new(shared));
+    shared.storage().start_threads().unwrap();
+    make_pipe(&path);
+    announce(shared.storage());
+    let (done, loaded) = channel();
+    let pipe = path.clone();
+    std::thread::spawn(move || {
+        let reader = Box::new(File::open(pipe).unwrap());
+        let source = Source { reader, len: PIPE_BYTES as u64, offset: 0 };
+        done.send(shared.storage().load_received(&settings(&config), source))
+    });
+    let mut file = await_reader(&path);
+    for bytes in [b"REDIS0011\xfa\x09redis".as_slice(), b"-ver\x057.2.4\xfa\x05x"] {
+        assert_nobody_is_held_up(shared);
+        file.write_all(bytes).unwrap();
+    }
+    assert_nobody_is_held_up(shared);
+    drop(file);
+    assert!(loaded.recv_timeout(LIMIT).unwrap().is_err(), "the file is not whole");
 }
 
 #[test]
