@@ -20,8 +20,8 @@ use super::{Config, ConfigStore, ProtectedAction};
 /// arguments instead of the store, which still holds the old configuration.
 pub type Hook = Box<dyn Fn(&Config, &Config) -> Result<(), String> + Send + Sync>;
 
-/// Reads what a change needs of the disk, before the gate is closed; the arguments are those of a [`Hook`]. What
-/// it returns puts that to use, in place of a hook.
+/// Reads what a change needs of the disk, before the gate is closed; the arguments are those of a [`Hook`].
+/// What it returns puts that to use, in place of a hook.
 pub type Reader = Box<dyn Fn(&Outside, &Config, &Config) -> Result<Acquired, String> + Send + Sync>;
 
 /// What a [`Reader`] has acquired; it is dropped if the change is refused by then.
@@ -220,8 +220,8 @@ impl ConfigStore {
         lock(&self.hooks.after).push((names, follow));
     }
 
-    /// Runs `reader` before each change of one of the named parameters, which [`ConfigStore::prepare`] then has to
-    /// begin.
+    /// Runs `reader` before each change of one of the named parameters, which [`ConfigStore::prepare`] then
+    /// has to begin.
     pub fn on_read(&self, names: &'static [&'static str], reader: Reader) {
         debug_assert!(
             names.iter().all(|name| find(name.as_bytes()).is_some()),
@@ -272,7 +272,8 @@ impl ConfigStore {
         Ok(change)
     }
 
-    /// Carries out a prepared change; `None`, and nothing is done, if the configuration has become another since.
+    /// Carries out a prepared change; `None`, and nothing is done, if the configuration has become another
+    /// since.
     pub fn commit(&self, change: Change) -> Option<Result<Vec<Changed>, SetError>> {
         let hooks = lock(&self.hooks.before);
         let is_current = Arc::ptr_eq(&change.old, &self.snapshot());

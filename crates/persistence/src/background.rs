@@ -1,7 +1,7 @@
 //! Saving in the background: a separate thread writes a snapshot to the RDB file while clients are served.
 //!
-//! Invariants: there is one such save at a time; a file never replaces that of a later cut; and a save that was
-//! cancelled, and has not begun to give its file the name, does not touch the RDB file any more.
+//! Invariants: there is one such save at a time; a file never replaces that of a later cut; and a save that
+//! was cancelled, and has not begun to give its file the name, does not touch the RDB file any more.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,8 +62,8 @@ struct Job {
 #[derive(Default)]
 pub struct Background {
     running: Mutex<Option<Running>>,
-    /// The number of the cut whose file has the name. Locked while a file takes it: the disk works in that time,
-    /// so only threads that may wait for that lock it. Before `running`.
+    /// The number of the cut whose file has the name. Locked while a file takes it: the disk works in that
+    /// time, so only threads that may wait for that lock it. Before `running`.
     publishing: Mutex<u64>,
     /// Numbers of cuts that were given out.
     cuts: AtomicU64,

@@ -297,8 +297,8 @@ struct Loader<'a> {
     keys: &'a mut Keys,
     reading: &'a Reading,
     progress: &'a LoadProgress,
-    /// The thread's number at the gate, which it is outside of while it reads the file; `None` if it has closed
-    /// the gate.
+    /// The thread's number at the gate, which it is outside of while it reads the file; `None` if it has
+    /// closed the gate.
     thread: Option<usize>,
     /// Called after [`SLICE_RECORDS`] records or somewhat more, with their number; false ends it.
     pause: &'a mut dyn FnMut(u64) -> bool,

@@ -3,9 +3,9 @@
 //! Once [`Log::start_thread`] has been called one thread writes all lines: threads log with keys locked, and
 //! scripts do.
 //!
-//! Invariant: a line is written by one call, so lines of several threads never mix; the file is opened for each
-//! batch of lines, so it may be rotated at any time. The levels are Redis': `trace` is its debug, `debug` its
-//! verbose, `info` its notice, `warn` and `error` its warning.
+//! Invariant: a line is written by one call, so lines of several threads never mix; the file is opened for
+//! each batch of lines, so it may be rotated at any time. The levels are Redis': `trace` is its debug,
+//! `debug` its verbose, `info` its notice, `warn` and `error` its warning.
 
 mod queue;
 
@@ -109,8 +109,8 @@ impl Log {
         started.map(drop).inspect_err(|_| self.queue.end(Duration::ZERO))
     }
 
-    /// Waits until all lines are written, for some seconds at most: the process is about to end. Later lines are
-    /// written by the threads that log them.
+    /// Waits until all lines are written, for some seconds at most: the process is about to end. Later lines
+    /// are written by the threads that log them.
     pub fn finish(&self) {
         self.queue.end(END_LIMIT);
     }

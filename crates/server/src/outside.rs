@@ -1,9 +1,9 @@
 //! What a request does with files: outside the gate, with nothing locked.
 //!
 //! A handler runs inside the gate, or with it closed, and within EXEC with other commands' keys locked. So it
-//! leaves what waits for the disk to be done afterwards ([`Call::answer_outside`]). Once the request's keys are
-//! released the thread leaves the gate, does that, and puts the answer where it belongs, in EXEC's array too.
-//! Other threads are not held up, whatever the disk does.
+//! leaves what waits for the disk to be done afterwards ([`Call::answer_outside`]). Once the request's keys
+//! are released the thread leaves the gate, does that, and puts the answer where it belongs, in EXEC's array
+//! too. Other threads are not held up, whatever the disk does.
 //!
 //! Invariant: within a transaction such work is done in the commands' order, behind all of them.
 

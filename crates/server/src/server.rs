@@ -61,7 +61,7 @@ pub fn main(program: &str, arguments: &[OsString]) -> i32 {
 }
 
 fn serve(prepared: Prepared) -> Result<(), String> {
-    prepared.log.start_thread().map_err(|error| format!("Can't start the thread for the log: {error}"))?;
+    prepared.log.start_thread().map_err(|e| format!("Can't start the thread for the log: {e}"))?;
     let config = prepared.store.snapshot();
     crate::cluster::choose_hash(&config);
     let threads = config.io_threads;

@@ -1,7 +1,8 @@
 //! Rules on who waits for the disk: files are read and changed by threads outside the gate only.
 //!
-//! The compiler holds those to it that take the token of such a thread (`martlet_base::sync::Outside`). This looks
-//! after the rest: who may make a token, and which files may call the file system without asking for one.
+//! The compiler holds those to it that take the token of such a thread (`martlet_base::sync::Outside`). This
+//! looks after the rest: who may make a token, and which files may call the file system without asking for
+//! one.
 
 /// Calls that make a token, and the files that may.
 const TOKENS: &[(&str, &[&str])] = &[
@@ -31,9 +32,10 @@ const TOKENS: &[(&str, &[&str])] = &[
 const GATED: &[&str] =
     &["acl", "command", "config", "engine", "journal", "keyspace", "process", "script", "server", "tls"];
 /// Calls of the file system.
-const CALLS: &[&str] = &["fs::", "File::open(", "File::create(", "File::options(", "OpenOptions", ".canonicalize("];
-/// Files of those crates that call it: what they do takes a token, is done at the start or the end, by a thread of
-/// its own, or is about a file system without a disk (`/proc`).
+const CALLS: &[&str] =
+    &["fs::", "File::open(", "File::create(", "File::options(", "OpenOptions", ".canonicalize("];
+/// Files of those crates that call it: what they do takes a token, is done at the start or the end, by a
+/// thread of its own, or is about a file system without a disk (`/proc`).
 const CALLERS: &[&str] = &[
     "access.rs",
     "cluster/mod.rs",
@@ -57,19 +59,25 @@ const CALLERS: &[&str] = &[
 /// Findings in the lines of a file, tests apart.
 pub fn findings(path: &str, lines: &[&str]) -> Vec<String> {
     let mut findings = Vec::new();
-    let Some((crate_name, file)) = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/")) else {
+    let Some((crate_name, file)) = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"))
+    else {
         return findings;
     };
     for (index, line) in lines.iter().enumerate() {
         let code = line.split("//").next().unwrap_or_default();
         for (call, files) in TOKENS {
             if code.contains(call) && !files.iter().any(|file| path.ends_with(file)) {
-                findings.push(format!("{path}:{}: {call}; xtask/src/tidy/disk.rs lists the files that may", index + 1));
+                findings.push(format!(
+                    "{path}:{}: {call}; xtask/src/tidy/disk.rs lists the files that may",
+                    index + 1
+                ));
             }
         }
         let call = CALLS.iter().find(|call| code.contains(**call) && !code.starts_with("use "));
         if let Some(call) = call.filter(|_| GATED.contains(&crate_name))
-            && !CALLERS.iter().any(|caller| file.ends_with(caller) || caller.ends_with(&format!("{crate_name}/{file}")))
+            && !CALLERS
+                .iter()
+                .any(|caller| file.ends_with(caller) || caller.ends_with(&format!("{crate_name}/{file}")))
         {
             findings.push(format!(
                 "{path}:{}: {call}; what waits for the disk takes a token (xtask/src/tidy/disk.rs)",

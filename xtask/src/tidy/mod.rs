@@ -2,6 +2,7 @@
 //! edges between crates and between files. `./x tidy` and `cargo test` run it; a finding names its file and
 //! line.
 
+mod disk;
 mod language;
 mod modules;
 mod source;

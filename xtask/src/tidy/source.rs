@@ -52,6 +52,7 @@ pub fn findings(path: &str, text: &str) -> Vec<String> {
     if !is_test {
         let end = lines.iter().position(|line| *line == "mod tests {").unwrap_or(lines.len());
         findings.extend(product_findings(path, &lines[..end]));
+        findings.extend(super::disk::findings(path, &lines[..end]));
     }
     findings
 }

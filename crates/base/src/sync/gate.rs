@@ -7,8 +7,8 @@
 //! | [`Gate::admit`], [`Gate::join`] | [`Beside`] | lock shards beside the closer, on its behalf |
 //! | [`Gate::outside`] | [`Outside`] | wait for the disk; touch no shard |
 //!
-//! //! Each thread has a flag on a separate cache line, so passing costs one exchange on an uncontended line. The
-//! closer raises `state`, then waits for all flags to fall; a thread that finds the gate closed takes its
+//! //! Each thread has a flag on a separate cache line, so passing costs one exchange on an uncontended line.
+//! The closer raises `state`, then waits for all flags to fall; a thread that finds the gate closed takes its
 //! flag back and waits. Both sides write their own word, then read the other's, with a full barrier between:
 //! one of them sees the other.
 //!
@@ -20,12 +20,12 @@
 //! **A thread that may give up** a wait leaves no trace: a ticket is passed over, a gate that was closed in
 //! vain opens.
 //!
-//! **Work that one thread is too slow for.** A closer admits other threads: they have called for it, are outside,
-//! and join it behind the gate, which stays closed. The closer is not alone in that time, and is again when the
-//! last of them has left; a thread that comes too late is not let in.
+//! **Work that one thread is too slow for.** A closer admits other threads: they have called for it, are
+//! outside, and join it behind the gate, which stays closed. The closer is not alone in that time, and is
+//! again when the last of them has left; a thread that comes too late is not let in.
 //!
-//! Invariant: the gate is closed from the first closer's turn to the end of the last one's, no flag is up while
-//! a closer runs, and no thread is beside it but while it admits threads.
+//! Invariant: the gate is closed from the first closer's turn to the end of the last one's, no flag is up
+//! while a closer runs, and no thread is beside it but while it admits threads.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -110,8 +110,8 @@ pub struct Gate {
 pub struct Alone(());
 
 /// Proof that the thread is behind the closed gate beside its closer, or is the closer and not alone: shards
-/// are locked one by one. Only [`Gate::admit`] and [`Gate::join`] make one. The closer's [`Alone`] is borrowed
-/// in that time:
+/// are locked one by one. Only [`Gate::admit`] and [`Gate::join`] make one. The closer's [`Alone`] is
+/// borrowed in that time:
 ///
 /// ```compile_fail
 /// let gate = martlet_base::sync::Gate::new(1);
@@ -141,8 +141,8 @@ pub struct Beside(());
 pub struct Outside(PhantomData<*const ()>);
 
 impl Outside {
-    /// For a thread that is no I/O thread, and is outside whenever it uses this: those of files, links and the
-    /// bus, and the one that starts the server. `./x tidy` lists the files that may call it.
+    /// For a thread that is no I/O thread, and is outside whenever it uses this: those of files, links and
+    /// the bus, and the one that starts the server. `./x tidy` lists the files that may call it.
     pub fn of_background_thread() -> Outside {
         debug_assert_eq!(BEHIND.get(), 0, "the thread is behind the gate");
         Outside(PhantomData)
@@ -200,8 +200,8 @@ impl Gate {
         }
     }
 
-    /// Passes out, if the thread is inside, and runs `work`, which may wait for the disk. The thread has nothing
-    /// locked, has not closed the gate, and is outside afterwards.
+    /// Passes out, if the thread is inside, and runs `work`, which may wait for the disk. The thread has
+    /// nothing locked, has not closed the gate, and is outside afterwards.
     pub fn outside<R>(&self, thread: usize, work: impl FnOnce(&Outside) -> R) -> R {
         debug_assert_eq!(BEHIND.get(), 0, "the thread is behind the gate");
         self.leave(thread);

@@ -28,8 +28,8 @@ impl Keys {
         self.locked = LockedShards::All;
     }
 
-    /// Lets this thread, which has all shards, wait for the disk while everything stands still: only for commands
-    /// that ask for just that. `./x tidy` lists the files that may call it.
+    /// Lets this thread, which has all shards, wait for the disk while everything stands still: only for
+    /// commands that ask for just that. `./x tidy` lists the files that may call it.
     pub fn standstill(&self) -> Outside {
         assert!(self.has_all_shards(), "a standstill beside others");
         Outside::of_standstill()

@@ -1,5 +1,5 @@
-//! Lines on their way to the log: one thread writes them, so that no other waits for the disk, whatever it has
-//! locked.
+//! Lines on their way to the log: one thread writes them, so that no other waits for the disk, whatever it
+//! has locked.
 //!
 //! Invariants: lines are written in the order in which they were queued; those that wait have at most
 //! [`LOG_WAITING_MAX_BYTES`], and the log says how many more there were.

@@ -104,7 +104,8 @@ fn no_interleaving_of_threads_that_join_the_closer_goes_wrong() {
         let scene: loom::sync::Arc<Scene> =
             loom::sync::Arc::new((modelled::Gate::new(1), std::array::from_fn(|_| Default::default())));
         let add = |cell: &loom::cell::UnsafeCell<u32>, by: u32| {
-            // SAFETY: a cell belongs to one thread beside the closer, or to the closer alone, which loom checks.
+            // SAFETY: a cell belongs to one thread beside the closer, or to the closer alone, which loom
+            // checks.
             cell.with_mut(|cell| unsafe { *cell += by });
         };
         let other = scene.clone();

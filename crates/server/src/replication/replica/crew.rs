@@ -1,12 +1,12 @@
 //! Applying with all I/O threads, when more of the stream waits than one of them keeps up with.
 //!
-//! The applying thread calls the others, closes the gate and admits them ([`Gate::admit`](martlet_engine::Gate)).
-//! Behind it the next commands, up to the first
-//! that is more than a write to one key, are dealt out by the shards of their keys: each *lane* has the
-//! commands of its shards in the stream's order, and each thread that has come takes lanes until none is
-//! left. The gate opens once all are done and their bytes are in the journal, so that clients always see the
-//! data as it was at some place of the stream. A thread that comes too late, or was in the middle of
-//! something, finds nothing left to do and is not waited for.
+//! The applying thread calls the others, closes the gate and admits them
+//! ([`Gate::admit`](martlet_engine::Gate)). Behind it the next commands, up to the first that is more than a
+//! write to one key, are dealt out by the shards of their keys: each *lane* has the commands of its shards in
+//! the stream's order, and each thread that has come takes lanes until none is left. The gate opens once all
+//! are done and their bytes are in the journal, so that clients always see the data as it was at some place
+//! of the stream. A thread that comes too late, or was in the middle of something, finds nothing left to do
+//! and is not waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
