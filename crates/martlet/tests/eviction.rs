@@ -161,7 +161,7 @@ fn buffers_of_clients_evict_no_keys() {
     assert!(info(&mut client, "used_memory") > info(&mut client, "maxmemory"));
 }
 
-/// Old values that a snapshot keeps while it is written evict no keys, and are counted until it has ended or is
+/// Old values that a snapshot keeps while it is written evict no keys, and are counted until it ends or is
 /// cancelled.
 #[test]
 fn what_a_snapshot_keeps_evicts_no_keys() {

@@ -124,13 +124,17 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     for thread in others {
         let _ = thread.join();
     }
+    remove_unix_socket(&config);
+    loaded?;
+    prepared.finish();
+    result.map_err(|e| format!("The I/O backend has failed: {e}"))
+}
+
+fn remove_unix_socket(config: &Config) {
     if let Some(path) = &config.unixsocket {
         tracing::info!("Removing the unix socket file.");
         let _ = std::fs::remove_file(path);
     }
-    loaded?;
-    prepared.finish();
-    result.map_err(|e| format!("The I/O backend has failed: {e}"))
 }
 
 /// Sockets for clients: TCP, TCP with TLS, the unix socket.

@@ -42,6 +42,7 @@ const CALLERS: &[&str] = &[
     "config/load.rs",
     "config/rewrite.rs",
     "config/special.rs",
+    "config/value.rs",
     "listeners.rs",
     "logging.rs",
     "process/crash.rs",
@@ -54,6 +55,7 @@ const CALLERS: &[&str] = &[
     "server.rs",
     "startup.rs",
     "tls.rs",
+    "tls/client.rs",
 ];
 
 /// Findings in the lines of a file, tests apart.

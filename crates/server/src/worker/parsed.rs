@@ -107,6 +107,7 @@ impl ParsedRequest {
 
 /// Parsed requests that are not in use.
 #[derive(Default)]
+#[expect(clippy::vec_box, reason = "a connection holds a request by its box")]
 pub(super) struct SpareRequests(Vec<Box<ParsedRequest>>);
 
 impl SpareRequests {

@@ -90,8 +90,8 @@ fn announced_requests_are_parsed_once() {
     }
 }
 
-/// EVALSHA that arrives in a poll, after a request of another kind and after one of its own kind, announced or
-/// not: parsed once each, and once more only with a script's first request, of which nobody knew.
+/// EVALSHA that arrives in a poll, after a request of another kind and after one of its own kind, announced
+/// or not: parsed once each, and once more only with a script's first request, which was not announced.
 #[test]
 fn scripts_are_parsed_once() {
     for announced in [1, 4] {

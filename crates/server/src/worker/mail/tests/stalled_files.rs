@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use martlet_base::disk::GatedDisk;
 use martlet_base::disk::faults::{FaultyDisk, Operation};
+use martlet_config::SavePoint;
 use martlet_keyspace::{ExpiryChange, Key};
-use martlet_persistence::SavePoint;
 use martlet_persistence::load::Source;
 
 use super::stalled_disk::{ask, client};
