@@ -81,12 +81,6 @@ fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
     }
 }
 
-/// Whether the hash's place in the index is outdated, since its next field to expire is another.
-#[inline]
-fn is_misindexed(hash: &Hash) -> bool {
-    hash.indexed_expiry_ms() != hash.next_expiry_ms()
-}
-
 /// Writes a field's value, or null.
 #[inline]
 fn value_or_null(reply: &mut Reply, field: Option<Field<'_>>) {
@@ -160,11 +154,7 @@ fn set_pairs(ctx: &mut Context<'_>, command: &'static str) -> Result<usize, Erro
         let value = Element::Bytes(pairs.at(at + 1));
         created += usize::from(hash.set(pairs.at(at), value, FieldExpiry::Clear, limits, due_ms));
     }
-    let misindexed = is_misindexed(&hash);
     drop(hash);
-    if misindexed {
-        ctx.keys.index_fields(&key);
-    }
     ctx.keys.dirty += (pairs.len() / 2) as u64;
     note(ctx.keys, &key, "hset", names_of(pairs));
     Ok(created)
@@ -264,7 +254,7 @@ static HDEL: Command<Handler> = command("hdel", -3, hdel as Handler)
 
 fn hdel(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
-    let (mut deleted, mut misindexed) = (0, false);
+    let mut deleted = 0;
     let wants_names = ctx.keys.effects.wants_subkeys(EventClass::HASH);
     let mut names = Vec::new();
     if let Some(mut hash) = ctx.keys.write::<Hash>(&key)? {
@@ -277,10 +267,6 @@ fn hdel(ctx: &mut Context<'_>) -> Outcome {
                 }
             }
         }
-        misindexed = is_misindexed(&hash);
-    }
-    if misindexed {
-        ctx.keys.index_fields(&key);
     }
     if deleted > 0 {
         ctx.keys.dirty += deleted as u64;

@@ -1,14 +1,14 @@
 //! The shards, their locks, and taking and releasing them.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::sync::{Gate, RawLock};
 use martlet_journal::Journal;
-use martlet_keyspace::{Db, Shard, shard_of};
+use martlet_keyspace::{Db, DueClock, Shard, shard_of};
 
 use crate::counters::Counters;
 use crate::hidden::HiddenSlots;
@@ -62,7 +62,7 @@ unsafe impl Sync for Cell {}
 pub struct Engine {
     cells: Box<[Cell]>,
     /// Per shard, no later than its next expiry, Unix milliseconds; written under the shard's lock.
-    next_due_ms: Box<[AtomicI64]>,
+    due: Box<[DueClock]>,
     /// See [`Gate`]. Thread numbers are those of `counters`.
     pub gate: Gate,
     /// One set of counters per thread.
@@ -117,7 +117,7 @@ impl Engine {
         let cell = || Cell { lock: RawLock::new(), state: UnsafeCell::new(ShardState::default()) };
         Ok(Engine {
             cells: (0..SHARD_COUNT).map(|_| cell()).collect(),
-            next_due_ms: (0..SHARD_COUNT).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            due: (0..SHARD_COUNT).map(|_| DueClock::default()).collect(),
             gate: Gate::new(threads),
             counters: (0..threads).map(|_| CachePadded::new(Counters::default())).collect(),
             lazy_free: LazyFree::start()?,
@@ -249,19 +249,23 @@ impl Engine {
     /// Notes that something in a locked shard expires at this time.
     #[inline]
     pub(crate) fn note_due(&self, shard: usize, at_ms: i64) {
-        if at_ms < self.next_due_ms[shard].load(Ordering::Relaxed) {
-            self.next_due_ms[shard].store(at_ms, Ordering::Relaxed);
-        }
+        self.due[shard].note(at_ms);
+    }
+
+    /// What notes that.
+    #[inline]
+    pub(crate) fn due_clock(&self, shard: usize) -> &DueClock {
+        &self.due[shard]
     }
 
     pub(crate) fn set_due(&self, shard: usize, at_ms: i64) {
-        self.next_due_ms[shard].store(at_ms, Ordering::Relaxed);
+        self.due[shard].set(at_ms);
     }
 
     /// When something in the shard may be due at the earliest, Unix milliseconds; `i64::MAX` if nothing is.
     #[inline]
     pub fn due_ms(&self, shard: usize) -> i64 {
-        self.next_due_ms[shard].load(Ordering::Relaxed)
+        self.due[shard].at_ms()
     }
 
     #[inline(always)]

@@ -3,10 +3,10 @@
 
 mod alone;
 mod caching;
+mod due;
 mod fields;
 mod locking;
 pub(crate) mod slots;
-mod streams;
 mod undo;
 
 use std::ops::Range;
@@ -17,7 +17,6 @@ use martlet_journal::Position;
 use martlet_keyspace::{
     Access, Collection, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut, StrValue, Value,
 };
-use martlet_types::hash::NO_EXPIRY;
 use triomphe::Arc;
 
 use crate::counters::Counters;
@@ -301,9 +300,11 @@ impl Keys {
     #[inline]
     pub fn write<T: Object>(&mut self, key: &Key<'_>) -> Result<Option<ObjectMut<'_, T>>, WrongType> {
         self.preserve(key);
+        let clock = self.engine.due_clock(key.shard());
         let Some(found) = self.access(key) else { return Ok(None) };
         // SAFETY: nothing has changed the database since.
-        unsafe { found.object_mut::<T>(self.db_of_mut(key)) }.map(Some).ok_or(WrongType)
+        let object = unsafe { found.object_mut::<T>(self.db_of_mut(key)) };
+        object.map(|object| Some(object.with_clock(clock))).ok_or(WrongType)
     }
 
     /// A collection to change, created empty if the key is absent. The caller puts something into it, or
@@ -311,13 +312,16 @@ impl Keys {
     #[inline]
     pub fn create<T: Collection>(&mut self, key: &Key<'_>) -> Result<ObjectMut<'_, T>, WrongType> {
         self.preserve(key);
+        let clock = self.engine.due_clock(key.shard());
         if let Some(found) = self.access(key) {
             // SAFETY: as in `write`.
-            return unsafe { found.object_mut::<T>(self.db_of_mut(key)) }.ok_or(WrongType);
+            let object = unsafe { found.object_mut::<T>(self.db_of_mut(key)) };
+            return object.map(|object| object.with_clock(clock)).ok_or(WrongType);
         }
         self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
         let lru = self.touch.initial(self.now_ms);
-        self.db_of_mut(key).object_or_insert::<T>(key, lru).ok_or(WrongType)
+        let object = self.db_of_mut(key).object_or_insert::<T>(key, lru);
+        object.map(|object| object.with_clock(clock)).ok_or(WrongType)
     }
 
     /// A key's access information after a value is stored: under LFU, and where accesses are not recorded, a
@@ -469,26 +473,19 @@ impl Keys {
     /// Stores a value of any type; the key's old value is discarded.
     pub fn set_value(&mut self, key: &Key<'_>, value: Value, expiry_ms: Option<i64>) {
         self.preserve(key);
-        self.note_value_due(key, &value, expiry_ms);
         self.note_stored(key, value.kind());
         let lru = self.lru_to_store(key);
         let old = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
+        self.note_value_due(key, expiry_ms);
         self.discard(old);
     }
 
-    /// Notes when a value that is stored, or a field of it, expires.
-    pub(crate) fn note_value_due(&self, key: &Key<'_>, value: &Value, expiry_ms: Option<i64>) {
+    /// Notes when a value that has been stored, or a part of it, is due.
+    pub(crate) fn note_value_due(&mut self, key: &Key<'_>, expiry_ms: Option<i64>) {
         if let Some(at_ms) = expiry_ms {
             self.engine.note_due(key.shard(), at_ms);
         }
-        let part_ms = match value {
-            Value::Hash(hash) if hash.next_expiry_ms() != NO_EXPIRY => Some(hash.next_expiry_ms()),
-            Value::Stream(stream) => stream.features().record_expiry_ms,
-            _ => None,
-        };
-        if let Some(at_ms) = part_ms {
-            self.engine.note_due(key.shard(), at_ms);
-        }
+        self.note_fresh_due(key);
     }
 
     /// Deletes the key; whether it was there. An expired one counts as absent.
@@ -620,7 +617,7 @@ impl Keys {
     }
 
     /// Deletes up to `limit` keys, hash fields and records of streams of a locked shard that are due, calling
-    /// `lag` with how late each is (records apart), in milliseconds; whether more are due.
+    /// `lag` with how late each key and field is, in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         self.counters.change.set();
         let now_ms = self.now_ms;
@@ -642,15 +639,11 @@ impl Keys {
                 self.after_expiry(&Key::new(&name));
                 left -= 1;
             }
-            left -= self.expire_due_fields(shard, left, &mut lag);
-            left -= self.expire_due_records(shard, left);
+            left -= self.expire_due_parts(shard, left, &mut lag);
         }
         self.db = before;
         let keys = &self.shard(shard).keys;
-        let times = keys
-            .used()
-            .map(|db| keys.db(db))
-            .flat_map(|db| [db.next_expiry_ms(), db.next_field_expiry_ms(), db.next_record_expiry_ms()]);
+        let times = keys.used().map(|db| keys.db(db)).flat_map(|db| [db.next_expiry_ms(), db.next_due_ms()]);
         let next_ms = times.flatten().min();
         self.engine.set_due(shard, next_ms.unwrap_or(i64::MAX));
         left == 0

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the expiry index holds exactly the pairs (expiry, hash) of the entries that have an expiry.
 
+mod due;
 mod object_mut;
-mod streams;
 
 use martlet_base::hash::{hash_key, slot_bounds, slot_in};
 use martlet_base::limits::STRING_INLINE_MAX_BYTES;
@@ -15,10 +15,10 @@ use martlet_types::set::Set;
 use martlet_types::zset::ZSet;
 use triomphe::Arc;
 
+use crate::due::{Dues, Versions};
 use crate::entry::{NewStr, Overwritten, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
 use crate::sizes::{Sizes, bin};
-use crate::streams::StreamIndex;
 use crate::table::{ORDERS, Plan, Spot, Table, order};
 use crate::value::{Collection, Kind, Object, Value};
 use crate::view::Entry;
@@ -98,8 +98,8 @@ pub enum Access<'a> {
 pub struct Db {
     pub(crate) table: Table,
     expiries: ExpiryIndex,
-    /// Hashes that have fields with an expiry; see the module `fields`.
-    pub(crate) field_expiries: ExpiryIndex,
+    /// See the module `due`; there once a part of a value had a time.
+    dues: Option<Box<Dues>>,
     /// There once the first key was; apart, so that a shard fits into its two cache lines.
     pub(crate) figures: Option<Box<Figures>>,
 }
@@ -110,18 +110,12 @@ pub(crate) struct Figures {
     /// Keys that have an expiry.
     expiring: usize,
     sizes: Sizes,
-    /// See the module `streams`.
-    pub(crate) streams: StreamIndex,
+    versions: Versions,
 }
 
 impl Default for Db {
     fn default() -> Self {
-        Db {
-            table: Table::new(),
-            expiries: ExpiryIndex::default(),
-            field_expiries: ExpiryIndex::default(),
-            figures: None,
-        }
+        Db { table: Table::new(), expiries: ExpiryIndex::default(), dues: None, figures: None }
     }
 }
 
@@ -250,7 +244,8 @@ impl Db {
 
     #[inline]
     fn object_at<T: Object>(&mut self, spot: Spot) -> Option<ObjectMut<'_, T>> {
-        self.table.entry(spot).object::<T>().map(|object| ObjectMut::new(object, self))
+        let entry = self.table.entry(spot);
+        entry.object::<T>().map(|object| ObjectMut::new(object, entry, self))
     }
 
     /// Notes an access: the 24 bits of LRU or LFU information.
@@ -366,8 +361,7 @@ impl Db {
             old.set_lru(lru);
             return None;
         }
-        self.forget_field_expiry(key.hash, old);
-        self.forget_stream(key.hash, old);
+        self.forget_facts(key.hash, old);
         self.replace(spot, RawEntry::new_str(key.bytes, value, lru, new_expiry));
         match old.store() {
             Store::Boxed | Store::Object => Some(old.into_value()),
@@ -478,8 +472,7 @@ impl Db {
             figures.expiring += 1;
             self.expiries.insert(at_ms, key.hash);
         }
-        self.note_field_expiry(key.hash, entry);
-        self.note_stream(key.hash, entry);
+        self.note_facts(key.hash, entry);
         self.table.insert(key.hash, entry, &key_hash);
     }
 
@@ -519,8 +512,7 @@ impl Db {
         if let Some(at_ms) = entry.expiry_ms() {
             self.reindex_expiry(hash, Some(at_ms), None);
         }
-        self.forget_field_expiry(hash, entry);
-        self.forget_stream(hash, entry);
+        self.forget_facts(hash, entry);
         self.figures_mut().sizes.leave(entry);
         self.table.remove(spot)
     }

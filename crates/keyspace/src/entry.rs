@@ -25,7 +25,8 @@ use martlet_base::prefetch::prefetch;
 use triomphe::Arc;
 
 use crate::value::{
-    Kind, OBJECT_BYTES, Object, StrValue, Value, drop_object, object_len, read_object, spelt_number,
+    Facts, Kind, OBJECT_BYTES, Object, StrValue, Value, drop_object, object_facts_indexed, object_facts_now,
+    object_len, read_object, record_object_facts, spelt_number,
 };
 
 const HAS_EXPIRY: u8 = 1;
@@ -362,6 +363,28 @@ impl RawEntry {
     pub(crate) fn object<'a, T: Object>(self) -> Option<&'a mut T> {
         // SAFETY: the kind says what was written there; callers hand out `&mut` only from exclusive access.
         if self.kind() == T::KIND { unsafe { T::at_mut(self.object_at()) } } else { None }
+    }
+
+    /// What the value says of itself for the database's index; `None` for types that say nothing.
+    #[inline]
+    pub(crate) fn facts(self) -> Option<Facts> {
+        let kind = self.kind();
+        // SAFETY: the kind is that of the entry's object, which does not change during the call.
+        if kind.has_facts() { Some(unsafe { object_facts_now(kind, self.object_at()) }) } else { None }
+    }
+
+    /// What the index has of the value; see [`RawEntry::facts`].
+    #[inline]
+    pub(crate) fn indexed_facts(self) -> Option<Facts> {
+        let kind = self.kind();
+        // SAFETY: as in `facts`.
+        if kind.has_facts() { Some(unsafe { object_facts_indexed(kind, self.object_at()) }) } else { None }
+    }
+
+    /// Has the value record what the index has of it, which are its facts now, or nothing.
+    pub(crate) fn record_facts(self, facts: Option<Facts>) {
+        // SAFETY: the kind is that of the entry's object; callers change entries only by exclusive access.
+        unsafe { record_object_facts(self.kind(), self.object_at(), facts) };
     }
 
     /// The object's place with its kind; the entry must hold an object.

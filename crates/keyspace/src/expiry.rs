@@ -72,6 +72,7 @@ impl ExpiryIndex {
     }
 
     /// Number of pairs, in time that grows with the number of chunks.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.chunks.iter().map(Vec::len).sum()
     }

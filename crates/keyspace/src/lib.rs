@@ -4,26 +4,25 @@
 //! decide which thread has it. Time comes in as `now_ms`. Nothing here knows commands or clients.
 
 mod db;
+mod due;
 mod entry;
 mod expiry;
-mod fields;
 mod module;
 mod segment;
 mod shard;
 mod sizes;
-mod streams;
 mod table;
 mod value;
 mod version;
 mod view;
 
 pub use db::{Access, Db, ExpiryChange, Key, ObjectMut, key_hash, shard_of};
+pub use due::DueClock;
 pub use module::{CloneObject, ModuleObject, ModuleValue};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use sizes::{SIZE_BINS, Sizes};
-pub use streams::StreamCounts;
 pub use table::{ORDERS, Plan};
-pub use value::{Collection, Kind, Object, ObjectRef, StrValue, Value, ValueRef};
+pub use value::{Collection, Facts, Kind, Object, ObjectRef, StrValue, Value, ValueRef};
 pub use version::{
     VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
     VERSION_TIMED, VERSION_VALKEY,

@@ -19,6 +19,15 @@ pub trait ModuleObject: Any + Debug + Send + Sync + CloneObject {
     fn free_effort(&self) -> usize {
         self.element_count()
     }
+    /// When a part of it is next due, Unix milliseconds.
+    fn due_ms(&self) -> Option<i64> {
+        None
+    }
+    /// Removes at most `limit` parts that are due by `now_ms`, and returns how many. Each server does so by
+    /// itself: it must not show in any answer that they were still there.
+    fn remove_due(&mut self, _now_ms: i64, _limit: usize) -> usize {
+        0
+    }
 }
 
 /// Cloning behind a pointer; every [`ModuleObject`] that is `Clone` has it.
@@ -36,36 +45,63 @@ impl<T: ModuleObject + Clone> CloneObject for T {
 /// An object of a type that the keyspace does not list itself. The inner pointer carries the type, the outer
 /// one fits into an entry.
 #[derive(Debug)]
-pub struct ModuleValue(Box<Box<dyn ModuleObject>>);
+pub struct ModuleValue(Box<Cell>);
+
+#[derive(Debug)]
+struct Cell {
+    object: Box<dyn ModuleObject>,
+    /// When a part of it is due, by its database's index.
+    indexed_due_ms: Option<i64>,
+}
 
 impl ModuleValue {
+    /// Bytes of a value besides its object.
+    pub(crate) const CELL_BYTES: usize = size_of::<Cell>();
+
     /// A value of this object.
     pub fn new(object: impl ModuleObject) -> ModuleValue {
-        ModuleValue(Box::new(Box::new(object)))
+        ModuleValue::of(Box::new(object))
+    }
+
+    fn of(object: Box<dyn ModuleObject>) -> ModuleValue {
+        ModuleValue(Box::new(Cell { object, indexed_due_ms: None }))
     }
 
     /// The object of whichever type.
     pub fn object(&self) -> &dyn ModuleObject {
-        &**self.0
+        &*self.0.object
+    }
+
+    /// The object of whichever type, for changes.
+    pub fn object_mut(&mut self) -> &mut dyn ModuleObject {
+        &mut *self.0.object
     }
 
     /// The object, if it is a `T`.
     #[inline]
     pub fn get<T: ModuleObject>(&self) -> Option<&T> {
-        let object: &dyn Any = &**self.0;
+        let object: &dyn Any = &*self.0.object;
         object.downcast_ref()
     }
 
     /// The object for changes, if it is a `T`.
     #[inline]
     pub fn get_mut<T: ModuleObject>(&mut self) -> Option<&mut T> {
-        let object: &mut dyn Any = &mut **self.0;
+        let object: &mut dyn Any = &mut *self.0.object;
         object.downcast_mut()
+    }
+
+    pub(crate) fn indexed_due_ms(&self) -> Option<i64> {
+        self.0.indexed_due_ms
+    }
+
+    pub(crate) fn set_indexed_due_ms(&mut self, due_ms: Option<i64>) {
+        self.0.indexed_due_ms = due_ms;
     }
 }
 
 impl Clone for ModuleValue {
     fn clone(&self) -> ModuleValue {
-        ModuleValue(Box::new(self.object().clone_object()))
+        ModuleValue::of(self.object().clone_object())
     }
 }

@@ -55,10 +55,31 @@ impl<'a> StrValue<'a> {
     }
 }
 
+/// What a value says of itself for its database's index.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// When a part of it is next due, Unix milliseconds.
+    pub due_ms: Option<i64>,
+    /// The oldest version of the RDB format that can hold it.
+    pub version: u16,
+}
+
 /// A type other than strings that can live in an entry.
 pub trait Object: Sized {
     /// The kind that an entry has which holds this type.
     const KIND: Kind;
+    /// Its facts change with the value.
+    const HAS_FACTS: bool = false;
+    /// What the index is to have of it.
+    fn facts(&self) -> Facts {
+        Facts { due_ms: None, version: self.lowest_version() }
+    }
+    /// What the index has of it, if it is in a table.
+    fn indexed_facts(&self) -> Facts {
+        self.facts()
+    }
+    /// Records what the index has of it: its facts now, or nothing.
+    fn record_facts(&mut self, _facts: Option<Facts>) {}
     /// Number of elements; a collection without any does not stay in the keyspace, unless it is a stream.
     fn element_count(&self) -> usize;
     /// What OBJECT ENCODING answers.
@@ -119,6 +140,14 @@ macro_rules! objects {
                     $($number => Kind::$variant,)*
                     _ => Kind::String,
                 }
+            }
+
+            /// Whether a database keeps facts of such values.
+            #[inline]
+            pub(crate) fn has_facts(self) -> bool {
+                const WITHOUT: u32 =
+                    1 << Kind::String as u32 | 1 << Kind::List as u32 | 1 << Kind::Set as u32 | 1 << Kind::ZSet as u32;
+                1 << (self as u32) & WITHOUT == 0
             }
 
             /// The name that TYPE answers; of a module's value its type has one of its own.
@@ -219,6 +248,44 @@ macro_rules! objects {
             }
         }
 
+        /// What an object says of itself.
+        ///
+        /// # Safety
+        /// `place` holds an object of `kind`, which does not change during the call.
+        #[inline]
+        pub(crate) unsafe fn object_facts_now(kind: Kind, place: *mut u8) -> Facts {
+            match kind {
+                // SAFETY: the caller vouches for the type.
+                $(Kind::$variant => Object::facts(unsafe { &*place.cast::<$type>() }),)*
+                Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+
+        /// What the index has of an object.
+        ///
+        /// # Safety
+        /// As [`object_facts_now`].
+        #[inline]
+        pub(crate) unsafe fn object_facts_indexed(kind: Kind, place: *mut u8) -> Facts {
+            match kind {
+                // SAFETY: the caller vouches for the type.
+                $(Kind::$variant => unsafe { &*place.cast::<$type>() }.indexed_facts(),)*
+                Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+
+        /// See [`Object::record_facts`].
+        ///
+        /// # Safety
+        /// `place` holds an object of `kind`, and nothing else reads or changes it during the call.
+        pub(crate) unsafe fn record_object_facts(kind: Kind, place: *mut u8, facts: Option<Facts>) {
+            match kind {
+                // SAFETY: the caller vouches for the type.
+                $(Kind::$variant => unsafe { &mut *place.cast::<$type>() }.record_facts(facts),)*
+                Kind::String => unreachable!("{place:p}: strings are not objects"),
+            }
+        }
+
         impl ObjectRef<'_> {
             /// The oldest version of the RDB format that can hold it.
             pub fn lowest_version(&self) -> u16 {
@@ -272,17 +339,14 @@ objects! {
 }
 
 macro_rules! collections {
-    ($($variant:ident, $type:ty $(, $lowest_version:expr)?;)*) => {
+    ($($variant:ident, $type:ty $({ $($facts:tt)* })?;)*) => {
         $(
             impl Object for $type {
                 const KIND: Kind = Kind::$variant;
                 fn element_count(&self) -> usize { self.len() }
                 fn encoding(&self) -> &'static str { self.encoding() }
                 fn heap_bytes(&self) -> usize { self.heap_bytes() }
-                $(fn lowest_version(&self) -> u16 {
-                    let lowest_version: fn(&$type) -> u16 = $lowest_version;
-                    lowest_version(self)
-                })?
+                $($($facts)*)?
                 fn into_value(self) -> Value { Value::$variant(self) }
             }
 
@@ -293,20 +357,64 @@ macro_rules! collections {
     };
 }
 
-collections! {
-    List, martlet_types::list::List;
-    Set, martlet_types::set::Set;
-    ZSet, martlet_types::zset::ZSet;
-    Hash, martlet_types::hash::Hash, |hash| match hash.next_expiry_ms() {
-        NO_EXPIRY => VERSION_OLDEST,
-        _ => VERSION_TIMED,
-    };
-    Stream, martlet_types::stream::Stream, |stream| match stream.features() {
+/// The facts of a hash whose first field expires then.
+#[inline]
+fn timed(next_ms: i64) -> Facts {
+    match next_ms {
+        NO_EXPIRY => Facts { due_ms: None, version: VERSION_OLDEST },
+        due_ms => Facts { due_ms: Some(due_ms), version: VERSION_TIMED },
+    }
+}
+
+/// The facts of a stream with these features.
+fn of_features(features: Features) -> Facts {
+    let version = match features {
         Features { has_released: true, .. } => VERSION_RELEASED,
         Features { has_idempotency: true, .. } => VERSION_IDEMPOTENCY,
         _ => VERSION_STREAMS,
     };
-    Array, martlet_types::array::Array, |_| VERSION_ARRAYS;
+    Facts { due_ms: features.record_expiry_ms, version }
+}
+
+collections! {
+    List, martlet_types::list::List;
+    Set, martlet_types::set::Set;
+    ZSet, martlet_types::zset::ZSet;
+    Hash, martlet_types::hash::Hash {
+        const HAS_FACTS: bool = true;
+        fn lowest_version(&self) -> u16 {
+            if self.next_expiry_ms() == NO_EXPIRY { VERSION_OLDEST } else { VERSION_TIMED }
+        }
+        fn facts(&self) -> Facts {
+            timed(self.next_expiry_ms())
+        }
+        fn indexed_facts(&self) -> Facts {
+            timed(self.indexed_expiry_ms())
+        }
+        fn record_facts(&mut self, facts: Option<Facts>) {
+            self.set_indexed_expiry_ms(facts.and_then(|facts| facts.due_ms).unwrap_or(NO_EXPIRY));
+        }
+    };
+    Stream, martlet_types::stream::Stream {
+        const HAS_FACTS: bool = true;
+        fn lowest_version(&self) -> u16 {
+            of_features(self.features()).version
+        }
+        fn facts(&self) -> Facts {
+            of_features(self.features())
+        }
+        fn indexed_facts(&self) -> Facts {
+            of_features(self.indexed())
+        }
+        fn record_facts(&mut self, facts: Option<Facts>) {
+            self.set_indexed(if facts.is_some() { self.features() } else { Features::default() });
+        }
+    };
+    Array, martlet_types::array::Array {
+        fn lowest_version(&self) -> u16 {
+            VERSION_ARRAYS
+        }
+    };
 }
 
 /// OBJECT ENCODING's answer for values of modules.
@@ -314,6 +422,19 @@ const ENCODING: &str = "raw";
 
 impl Object for ModuleValue {
     const KIND: Kind = Kind::Module;
+    const HAS_FACTS: bool = true;
+
+    fn facts(&self) -> Facts {
+        Facts { due_ms: self.object().due_ms(), version: VERSION_MODULES }
+    }
+
+    fn indexed_facts(&self) -> Facts {
+        Facts { due_ms: self.indexed_due_ms(), version: VERSION_MODULES }
+    }
+
+    fn record_facts(&mut self, facts: Option<Facts>) {
+        self.set_indexed_due_ms(facts.and_then(|facts| facts.due_ms));
+    }
 
     fn element_count(&self) -> usize {
         self.object().element_count()
@@ -325,7 +446,7 @@ impl Object for ModuleValue {
 
     fn heap_bytes(&self) -> usize {
         let object = self.object();
-        size_of::<Box<dyn ModuleObject>>() + size_of_val(object) + object.heap_bytes()
+        ModuleValue::CELL_BYTES + size_of_val(object) + object.heap_bytes()
     }
 
     fn free_effort(&self) -> usize {
@@ -343,6 +464,7 @@ impl Object for ModuleValue {
 
 impl<T: ModuleObject> Object for T {
     const KIND: Kind = Kind::Module;
+    const HAS_FACTS: bool = true;
 
     fn element_count(&self) -> usize {
         ModuleObject::element_count(self)

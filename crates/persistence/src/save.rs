@@ -15,9 +15,7 @@ use martlet_journal::{Follower, Position};
 use martlet_values::file::chunks::{CHUNK_BYTES, ChunkWriter};
 use martlet_values::file::{FileWriter, Record, SlotImport};
 use martlet_values::payload::VERSION_MIN;
-use martlet_values::{
-    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
-};
+use martlet_values::{Requirement, VERSION_NEWEST, VERSION_VALKEY, descriptor};
 
 use crate::file::NewFile;
 use crate::settings::{KeptAccess, Settings};
@@ -30,22 +28,14 @@ use martlet_base::disk::error_text;
 pub struct SaveFailed;
 
 /// How many keys of a database a file will hold.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// All.
     pub keys: usize,
     /// Those that expire.
     pub expiring: usize,
-    /// Hashes with expiring fields.
-    pub timed: usize,
-    /// Streams.
-    pub streams: usize,
-    /// Arrays.
-    pub arrays: usize,
-    /// Of them those with idempotency records, or limits for them.
-    pub idempotent: usize,
-    /// And those with entries that are pending without a consumer.
-    pub released: usize,
+    /// Values that not every version of the format holds, and how many there are.
+    pub required: Vec<(&'static Requirement, usize)>,
 }
 
 /// The totals of each database; all shards are held.
@@ -58,36 +48,30 @@ pub(crate) fn totals(keys: &Keys, databases: usize) -> Vec<Totals> {
                 let db = shard.db(index);
                 total.keys += db.len();
                 total.expiring += db.expiring_len();
-                total.timed += db.field_expiring_len();
-                let counts = db.stream_counts();
-                total.idempotent += counts.with_idempotency;
-                total.released += counts.with_released;
-                let count = |kind| {
-                    let bins = db.sizes().and_then(|sizes| sizes.of(kind));
-                    bins.map_or(0, |bins| bins.iter().sum::<u32>()) as usize
-                };
-                total.streams += count(martlet_keyspace::Kind::Stream);
-                total.arrays += count(martlet_keyspace::Kind::Array);
+                for (kind, version, count) in db.versions() {
+                    total.require(kind, version, count);
+                }
             }
         }
     }
     totals
 }
 
+impl Totals {
+    fn require(&mut self, kind: martlet_keyspace::Kind, version: u16, count: usize) {
+        let all = descriptor(kind).requirements;
+        let Some(requirement) = all.iter().find(|requirement| requirement.version == version) else { return };
+        match self.required.iter_mut().find(|(of, _)| std::ptr::eq(*of, requirement)) {
+            Some((_, sum)) => *sum += count,
+            None => self.required.push((requirement, count)),
+        }
+    }
+}
+
 /// The lowest version of the format that holds the data, from Redis 7.0's on.
 fn lowest_version(totals: &[Totals]) -> u16 {
-    let has = |what: fn(&Totals) -> usize| totals.iter().any(|total| what(total) > 0);
-    if has(|total| total.arrays) {
-        VERSION_ARRAYS
-    } else if has(|total| total.released) {
-        VERSION_RELEASED
-    } else if has(|total| total.idempotent) {
-        VERSION_IDEMPOTENCY
-    } else if has(|total| total.timed) {
-        VERSION_TIMED
-    } else {
-        VERSION_MIN
-    }
+    let required = totals.iter().flat_map(|total| &total.required);
+    required.map(|(requirement, _)| requirement.version).fold(VERSION_MIN, u16::max)
 }
 
 /// The version of the format to be written: the one that is asked for, or the lowest.
@@ -102,42 +86,25 @@ fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Resul
              hold"
         ))
     };
-    let lacking =
-        |db: usize, what: &str, versions: String| refused(format!("database {db} has {what}"), versions);
     if asked < VERSION_MIN && has_libraries {
         return refused("there are libraries of functions".into(), format!("from {VERSION_MIN} on"));
     }
-    let first = |has: fn(&Totals) -> bool| totals.iter().position(has);
-    if asked < VERSION_TIMED
-        && let Some(db) = first(|total| total.timed > 0)
-    {
-        return lacking(db, "hashes whose fields expire", format!("{VERSION_TIMED} and {VERSION_VALKEY}"));
+    let all = totals
+        .iter()
+        .enumerate()
+        .flat_map(|(db, total)| total.required.iter().map(move |(requirement, _)| (db, *requirement)));
+    let lacking = all.filter(|(_, requirement)| !requirement.is_met_by(asked));
+    match lacking.max_by_key(|(db, requirement)| (requirement.version, std::cmp::Reverse(*db))) {
+        Some((db, requirement)) => {
+            let versions = match (requirement.version, requirement.in_valkey) {
+                (VERSION_NEWEST, false) => format!("{VERSION_NEWEST}"),
+                (version, false) => format!("from {version} to {VERSION_NEWEST}"),
+                (version, true) => format!("from {version} to {VERSION_NEWEST} and {VERSION_VALKEY}"),
+            };
+            refused(format!("database {db} has {}", requirement.values), versions)
+        }
+        None => Ok(asked),
     }
-    if !(VERSION_ARRAYS..VERSION_VALKEY).contains(&asked)
-        && let Some(db) = first(|total| total.arrays > 0)
-    {
-        return lacking(db, "arrays", format!("{VERSION_ARRAYS}"));
-    }
-    if !(VERSION_RELEASED..VERSION_VALKEY).contains(&asked)
-        && let Some(db) = first(|total| total.released > 0)
-    {
-        return lacking(
-            db,
-            "streams with entries that are pending without a consumer",
-            format!("from {VERSION_RELEASED} on"),
-        );
-    }
-    if !(VERSION_IDEMPOTENCY..VERSION_VALKEY).contains(&asked)
-        && let Some(db) = first(|total| total.idempotent > 0)
-    {
-        return lacking(db, "streams with idempotency records", format!("from {VERSION_IDEMPOTENCY} on"));
-    }
-    if asked < VERSION_STREAMS
-        && let Some(db) = first(|total| total.streams > 0)
-    {
-        return lacking(db, "streams", format!("from {VERSION_STREAMS} on"));
-    }
-    Ok(asked)
 }
 
 /// A cut's statements about itself before its keys.

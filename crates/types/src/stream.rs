@@ -53,6 +53,8 @@ struct Inner {
     /// There once the stream's own limits were set, or a producer has named an entry.
     idempotency: Option<Box<Idempotency>>,
     indexed: Features,
+    /// An entry of a group may be pending without a consumer: asking all groups costs time.
+    may_have_released: bool,
 }
 
 /// What of a stream the keyspace keeps an index of.
@@ -146,7 +148,8 @@ impl Stream {
         Features {
             record_expiry_ms: expiry_ms,
             has_idempotency: self.idempotency().is_some(),
-            has_released: self.groups().any(|(_, group)| group.released_count() > 0),
+            has_released: self.inner.may_have_released
+                && self.groups().any(|(_, group)| group.released_count() > 0),
         }
     }
 
@@ -158,9 +161,15 @@ impl Stream {
 
     /// Records the features in the keyspace's index.
     pub fn set_indexed(&mut self, features: Features) {
-        if self.inner.indexed != features {
-            Arc::make_mut(&mut self.inner).indexed = features;
+        if self.inner.indexed != features || self.inner.may_have_released != features.has_released {
+            let inner = Arc::make_mut(&mut self.inner);
+            (inner.indexed, inner.may_have_released) = (features, features.has_released);
         }
+    }
+
+    /// To be called before an entry of a group is released.
+    pub fn expect_released(&mut self) {
+        Arc::make_mut(&mut self.inner).may_have_released = true;
     }
 
     /// The entries.
@@ -203,7 +212,9 @@ impl Stream {
         if self.group(name).is_some() {
             return false;
         }
-        Arc::make_mut(&mut self.inner).groups.insert(name.into(), group);
+        let inner = Arc::make_mut(&mut self.inner);
+        inner.may_have_released |= group.released_count() > 0;
+        inner.groups.insert(name.into(), group);
         true
     }
 

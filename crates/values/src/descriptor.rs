@@ -16,6 +16,7 @@ use martlet_types::zset::ZSetLimits;
 use crate::commands::Commands;
 use crate::digest::Digest;
 use crate::export::Export;
+use crate::form::VERSION_VALKEY;
 
 /// When collections change their encoding, and what streams remember.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +64,13 @@ pub struct Requirement {
     pub in_valkey: bool,
     /// Such values, for messages: `hashes whose fields expire`.
     pub values: &'static str,
+}
+
+impl Requirement {
+    /// Whether files of this version hold such values.
+    pub fn is_met_by(&self, version: u16) -> bool {
+        version >= self.version && (version < VERSION_VALKEY || self.in_valkey)
+    }
 }
 
 /// What the server asks of a data type. Its structure implements it, in a file of this crate.

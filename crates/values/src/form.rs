@@ -17,6 +17,9 @@ pub(crate) const VERSION_LISTPACKS: u16 = 10;
 /// The first with sets that are listpacks, and times at which consumers were active: Redis 7.2's.
 pub(crate) const VERSION_SET_LISTPACKS: u16 = 11;
 
+/// The newest of Redis that is written: Redis 8.8's.
+pub const VERSION_NEWEST: u16 = 14;
+
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {

@@ -37,8 +37,8 @@ pub use descriptor::{DataType, Descriptor, Encoded, Limits, RdbType, Requirement
 pub use digest::Digest;
 pub use export::Export;
 pub use form::{
-    Form, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED,
-    VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
+    Form, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_NEWEST, VERSION_OLDEST,
+    VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
 };
 pub use martlet_rdb::Error;
 pub use module::{ModuleDescriptor, ModuleType, install};

@@ -230,6 +230,7 @@ proptest! {
             stream.add_group(name.as_bytes(), Group::new(stream.log().last_id(), entries_read));
         }
         for (seq, consumer, delivered_ms) in pending {
+            stream.expect_released();
             let (_, group) = stream.group_mut(b"two").unwrap();
             let consumer = group.add_consumer(&[consumer], delivered_ms);
             let pending = Pending { consumer: Some(consumer), delivered_ms, deliveries: u64::from(seq) << 20 };

@@ -9,9 +9,7 @@ use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
 
 use super::expiry::{TimeUnit, done, parse_some_fields, persist, record_times, set_times_always};
-use super::{
-    BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, is_misindexed, longest, names_of, note, value_or_null,
-};
+use super::{BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, longest, names_of, note, value_or_null};
 use crate::Handler;
 use crate::context::Context;
 use crate::string::expires_relatively;
@@ -51,11 +49,8 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
     let due_ms = keys.due_ms;
     reply.array(names.len());
     let mut deleted: Vec<&[u8]> = Vec::new();
-    let misindexed = match keys.write::<Hash>(&key)? {
-        None => {
-            names.iter().for_each(|_| reply.null());
-            false
-        }
+    match keys.write::<Hash>(&key)? {
+        None => names.iter().for_each(|_| reply.null()),
         Some(mut hash) => {
             for name in names.iter() {
                 value_or_null(reply, hash.get(name, due_ms));
@@ -63,11 +58,7 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
                     deleted.push(name);
                 }
             }
-            is_misindexed(&hash)
         }
-    };
-    if misindexed {
-        keys.index_fields(&key);
     }
     if !deleted.is_empty() {
         keys.dirty += deleted.len() as u64;
@@ -273,11 +264,7 @@ fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) ->
     for at in (0..pairs.len()).step_by(2) {
         hash.set(pairs.at(at), Element::Bytes(pairs.at(at + 1)), options.expiry, limits, due_ms);
     }
-    let misindexed = is_misindexed(&hash);
     drop(hash);
-    if misindexed {
-        keys.index_fields(key);
-    }
     keys.dirty += (pairs.len() / 2) as u64;
     note(keys, key, "hset", options.names());
     if let FieldExpiry::At(_) = options.expiry {
@@ -312,11 +299,7 @@ fn delete_instead(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) -> O
     for name in options.names() {
         hash.remove(name, i64::MIN);
     }
-    let misindexed = is_misindexed(&hash);
     drop(hash);
-    if misindexed {
-        keys.index_fields(key);
-    }
     let fields = options.pairs.len() as u64 / 2;
     keys.dirty += fields;
     keys.counters().expired_fields.add(fields);

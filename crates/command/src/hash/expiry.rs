@@ -7,7 +7,7 @@ use martlet_protocol::request::Args;
 use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Tip, command};
 use martlet_types::hash::{Hash, NO_EXPIRY};
 
-use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, is_misindexed, note};
+use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, note};
 use crate::Handler;
 use crate::context::Context;
 
@@ -229,11 +229,7 @@ fn set_times<'a>(
         };
         changed.results.push(result);
     }
-    let misindexed = is_misindexed(&hash);
     drop(hash);
-    if misindexed {
-        keys.index_fields(key);
-    }
     keys.dirty += (changed.updated.len() + changed.deleted.len()) as u64;
     keys.counters().expired_fields.add(changed.deleted.len() as u64);
     Ok(changed)
@@ -372,11 +368,7 @@ pub(super) fn persist(keys: &mut Keys, key: &Key<'_>, names: Args<'_>) -> Result
         }
     };
     let results: Vec<i64> = names.iter().map(&mut remove).collect();
-    let misindexed = is_misindexed(&hash);
     drop(hash);
-    if misindexed {
-        keys.index_fields(key);
-    }
     let changed = results.iter().filter(|result| **result == DONE).count();
     Ok((results, changed))
 }

@@ -271,11 +271,7 @@ fn xadd(ctx: &mut Context<'_>) -> Outcome {
         let outcome = trimming.run(&mut stream);
         (removed, trimmed) = (outcome.0, outcome.1.map(|trimmed| (trimming, trimmed)));
     }
-    let is_indexed = record.is_some() || stream.indexed().has_released;
     drop(stream);
-    if is_indexed {
-        ctx.keys.index_stream(&key);
-    }
     write_id(ctx.reply, id);
     note(ctx.keys, &key, "xadd");
     if removed > 0 {
@@ -335,11 +331,7 @@ fn xtrim(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     };
     let (removed, trimmed) = trimming.run(&mut stream);
-    let had_released = stream.indexed().has_released;
     drop(stream);
-    if had_released {
-        ctx.keys.index_stream(&key);
-    }
     ctx.reply.count(removed as usize);
     if removed > 0 {
         note(ctx.keys, &key, "xtrim");

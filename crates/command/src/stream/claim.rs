@@ -139,19 +139,16 @@ struct Claimant {
     /// With the names of the former consumers of entries that are gone.
     records: Vec<(Vec<u8>, Claimed)>,
     taken: u64,
-    /// The group may have had entries without a consumer.
-    takes_released: bool,
 }
 
 impl Claimant {
     fn new(group: &mut Group, name: &[u8], now_ms: i64) -> Claimant {
-        let takes_released = group.released_count() > 0;
         let is_new = group.number_of(name).is_none();
         let number = group.add_consumer(name, now_ms);
         if let Some(consumer) = group.consumer_mut(number) {
             consumer.seen_ms = now_ms;
         }
-        Claimant { number, is_new, records: Vec::new(), taken: 0, takes_released }
+        Claimant { number, is_new, records: Vec::new(), taken: 0 }
     }
 
     /// Takes an entry if the terms allow it; what became of it.
@@ -182,9 +179,6 @@ impl Claimant {
             record_progress(ctx.keys, key.bytes, group, last_id, read);
         }
         ctx.keys.dirty += self.records.len() as u64;
-        if self.takes_released {
-            ctx.keys.index_stream(&key);
-        }
         record_claims(ctx.keys, key.bytes, group, self.records);
     }
 }

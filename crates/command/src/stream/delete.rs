@@ -100,7 +100,6 @@ impl Changes {
             ctx.keys.dirty -= 1;
         }
         ctx.keys.dirty += self.deleted + self.others;
-        ctx.keys.index_released(&key);
     }
 }
 

@@ -165,11 +165,8 @@ static DESTROY: Command<Handler> = command("xgroup|destroy", 4, destroy as Handl
 fn destroy(ctx: &mut Context<'_>) -> Outcome {
     let (key, name) = (ctx.key(2), ctx.arg(3));
     let mut stream = ctx.keys.write::<Stream>(&key)?.ok_or(NO_KEY)?;
-    let (removed, had_released) = (stream.remove_group(name), stream.indexed().has_released);
+    let removed = stream.remove_group(name);
     drop(stream);
-    if had_released {
-        ctx.keys.index_stream(&key);
-    }
     ctx.reply.int(i64::from(removed));
     if removed {
         // Its consumers wait in vain.
@@ -273,13 +270,8 @@ fn xack(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     }
     let ids = parse_ids(ctx, 3)?;
-    let (acknowledged, had_released) = match &mut ctx.keys.write::<Stream>(&key)? {
-        Some(stream) => (acknowledge(stream, name, &ids), stream.indexed().has_released),
-        None => (0, false),
-    };
-    if had_released {
-        ctx.keys.index_stream(&key);
-    }
+    let stream = ctx.keys.write::<Stream>(&key)?;
+    let acknowledged = stream.map_or(0, |mut stream| acknowledge(&mut stream, name, &ids));
     ctx.keys.dirty += acknowledged as u64;
     ctx.reply.count(acknowledged);
     Ok(())

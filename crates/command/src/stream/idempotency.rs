@@ -93,7 +93,6 @@ pub(super) fn count_duplicate(keys: &mut Keys, key: &Key<'_>) -> Outcome {
     if let Some(mut stream) = keys.write::<Stream>(key)? {
         stream.idempotency_mut().duplicates += 1;
     }
-    keys.index_stream(key);
     keys.dirty += 1;
     Ok(())
 }
@@ -173,7 +172,6 @@ fn xcfgset(ctx: &mut Context<'_>) -> Outcome {
     let has_changed = stream.set_idempotency_limits(limits);
     drop(stream);
     if has_changed {
-        ctx.keys.index_stream(&key);
         ctx.keys.dirty += 1;
     }
     ctx.reply.ok();
@@ -233,7 +231,6 @@ fn xidmprecord(ctx: &mut Context<'_>) -> Outcome {
         None => {
             record.insert(&mut stream, id, now_ms);
             drop(stream);
-            ctx.keys.index_stream(&key);
             ctx.keys.dirty += 1;
         }
     }

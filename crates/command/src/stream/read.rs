@@ -477,11 +477,7 @@ impl GroupRead<'_, '_> {
             }
         }
         let Changes { claims, progress, has_claimed } = delivery.changes;
-        let had_released = stream.indexed().has_released;
         drop(stream);
-        if had_released {
-            keys.index_stream(key);
-        }
         if is_new {
             record_consumer(keys, key.bytes, name, consumer);
             note_group(keys, key, "xgroup-createconsumer");

@@ -87,6 +87,7 @@ fn xnack(ctx: &mut Context<'_>) -> Outcome {
     }
     let request = Request::parse(ctx)?;
     let Some(mut stream) = ctx.keys.write::<Stream>(&key)? else { return Err(Error::NoSuchKey) };
+    stream.expect_released();
     let Some((log, group)) = stream.group_mut(name) else { return Err(Error::NoSuchKey) };
     let mut released = 0;
     for &id in &request.ids {
@@ -102,7 +103,6 @@ fn xnack(ctx: &mut Context<'_>) -> Outcome {
     drop(stream);
     if released > 0 {
         ctx.keys.dirty += released;
-        ctx.keys.index_stream(&key);
         // A client that waits to claim can do so now.
         ctx.keys.signal(&key);
     }

@@ -26,13 +26,6 @@ impl Expired {
 }
 
 impl Keys {
-    /// To be called after a change that may have changed when the first field of the key's hash expires.
-    pub fn index_fields(&mut self, key: &Key<'_>) {
-        if let Some(at_ms) = self.db_of_mut(key).index_fields(key) {
-            self.engine.note_due(key.shard(), at_ms);
-        }
-    }
-
     /// Deletes those of the fields that have expired (unless expired data is to be kept), and the key with
     /// the last field. Returns how many.
     pub fn expire_fields<'n>(&mut self, key: &Key<'_>, names: impl IntoIterator<Item = &'n [u8]>) -> usize {
@@ -85,25 +78,8 @@ impl Keys {
         }
     }
 
-    /// Deletes fields of a locked shard that are due, at most `limit`. Returns how many.
-    pub(super) fn expire_due_fields(
-        &mut self,
-        shard: usize,
-        limit: usize,
-        lag: &mut impl FnMut(i64),
-    ) -> usize {
-        let (db, now_ms) = (self.db, self.now_ms);
-        let mut expired = 0;
-        while expired < limit {
-            let table = self.engine.state_mut(&mut self.locked, shard).keys.db_mut(db);
-            let Some(name) = table.next_due_hash(now_ms) else { break };
-            expired += self.collect_fields(&Key::new(&name), limit - expired, |at_ms| lag(now_ms - at_ms));
-        }
-        expired
-    }
-
     /// Deletes fields of a hash that have expired, at most `limit`, handing the time of each to `seen`.
-    fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
+    pub(super) fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
         let (db, due_ms) = (self.db, self.due_ms);
         let mut expired = Expired::for_news(self);
         self.counters.change.set();
@@ -127,9 +103,9 @@ impl Keys {
         count
     }
 
-    /// Brings the index up to date, and publishes `expired` fields if there are any.
+    /// Publishes `expired` fields if there are any.
     fn after_fields_expired(&mut self, key: &Key<'_>, expired: Expired) {
-        self.index_fields(key);
+        self.note_fresh_due(key);
         if expired.count == 0 {
             return;
         }

@@ -33,8 +33,9 @@ impl Keys {
     fn restore(&mut self, key: &Key<'_>, old: Option<Old>) {
         let replaced = match old {
             Some(Old { value, expiry_ms, lru }) => {
-                self.note_value_due(key, &value, expiry_ms);
-                self.db_of_mut(key).set_value(key, value, expiry_ms, lru)
+                let replaced = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
+                self.note_value_due(key, expiry_ms);
+                replaced
             }
             None => self.db_of_mut(key).remove(key),
         };

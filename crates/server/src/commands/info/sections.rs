@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_journal::Follower;
+use martlet_keyspace::Kind;
 
 use super::{Text, human};
 use crate::cluster::Waiting;
@@ -297,7 +298,8 @@ pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
                 let (sum, count) = db.ttl_sum_ms(now_ms, TTL_SAMPLE);
                 total.ttl_ms += sum;
                 total.sampled += count;
-                total.field_expires += db.field_expiring_len();
+                let timed = db.versions().filter(|(kind, _, _)| *kind == Kind::Hash);
+                total.field_expires += timed.map(|(_, _, count)| count).sum::<usize>();
             }
         });
     }
