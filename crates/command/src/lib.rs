@@ -23,6 +23,7 @@ pub mod string;
 mod syntax_tests;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod transaction;
 pub mod zset;
 
 pub use context::{Block, Context, Copies, NO_REPLICAS, Settings, TimeoutReply, Wait};

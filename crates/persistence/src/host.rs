@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use martlet_command::transaction::Resolves;
 use martlet_command::{Handler, LibraryChange, Spec};
 use martlet_engine::Touch;
 use martlet_protocol::request::Args;
@@ -34,6 +35,12 @@ pub struct Resolved {
     pub single_key: Option<usize>,
     /// It only holds subcommands, and the called one is unknown.
     pub lacks_subcommand: bool,
+}
+
+impl Resolves for Resolved {
+    fn spec(&self) -> &'static Spec {
+        self.spec
+    }
 }
 
 /// The commands that a file may have.

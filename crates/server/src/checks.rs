@@ -157,17 +157,13 @@ pub fn executed<'a>(connection: &'a Connection, entry: &Entry) -> Option<&'a Tra
 }
 
 /// Whether the command has these flags, and all that EXEC would run.
-fn all_have(worker: &Worker, connection: &Connection, entry: &Entry, flags: Flags) -> bool {
-    let entries = worker.shared.registry.entries();
-    let has = |(id, _): &(usize, _)| entries[*id].spec.flags.has(flags);
-    entry.spec.flags.has(flags) && executed(connection, entry).is_none_or(|of| of.queue.iter().all(has))
+fn all_have(connection: &Connection, entry: &Entry, flags: Flags) -> bool {
+    entry.spec.flags.has(flags) && executed(connection, entry).is_none_or(|of| of.queue.all_have(flags))
 }
 
 /// Whether the command has these flags, or one of those that EXEC would run.
-fn any_has(worker: &Worker, connection: &Connection, entry: &Entry, flags: Flags) -> bool {
-    let entries = worker.shared.registry.entries();
-    let has = |(id, _): &(usize, _)| entries[*id].spec.flags.has(flags);
-    entry.spec.flags.has(flags) || executed(connection, entry).is_some_and(|of| of.queue.iter().any(has))
+fn any_has(connection: &Connection, entry: &Entry, flags: Flags) -> bool {
+    entry.spec.flags.has(flags) || executed(connection, entry).is_some_and(|of| of.queue.any_has(flags))
 }
 
 /// Whether the command runs a script, or executes a transaction that does.
@@ -267,10 +263,7 @@ pub(crate) fn may_write_to_replica(
     if config.replicaof.0.is_none() || !config.replica_read_only || obeys(connection) {
         return Ok(());
     }
-    let entries = worker.shared.registry.entries();
-    let writes = |id: usize| entries[id].spec.flags.has(Flags::WRITE);
-    let queued = executed(connection, entry).is_some_and(|of| of.queue.iter().any(|(id, _)| writes(*id)));
-    if queued || entry.spec.flags.has(Flags::WRITE) {
+    if any_has(connection, entry, Flags::WRITE) {
         return Err(Error::Fixed("READONLY You can't write against a read only replica."));
     }
     Ok(())
@@ -283,11 +276,7 @@ fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry
     if flags & flag::FOLLOWS_REDIRECTS == 0 || flags & flag::PRIMARY != 0 {
         return Ok(());
     }
-    let concerns = |flag: Flags| {
-        let entries = worker.shared.registry.entries();
-        let queue = executed(connection, entry).map_or(&[][..], |transaction| &transaction.queue);
-        entry.spec.flags.has(flag) || queue.iter().any(|(id, _)| entries[*id].spec.flags.has(flag))
-    };
+    let concerns = |flag: Flags| any_has(connection, entry, flag);
     let may_read = flags & flag::READONLY != 0;
     if concerns(Flags::WRITE) || !may_read && concerns(Flags::READONLY) {
         return Err(Error::Redirect(format!("REDIRECT {}:{}", primary.host, primary.port)));
@@ -299,7 +288,7 @@ fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry
 pub(crate) fn not_stale(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     let config = worker.config();
     let may_be_stale = config.replicaof.0.is_none() || config.replica_serve_stale_data;
-    if may_be_stale || all_have(worker, connection, entry, Flags::STALE) || worker.shared.is_linked() {
+    if may_be_stale || all_have(connection, entry, Flags::STALE) || worker.shared.is_linked() {
         return Ok(());
     }
     Err(Error::Fixed("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."))
@@ -310,9 +299,9 @@ fn not_loading(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args
     let persistence = &worker.shared.persistence;
     let may_run = if persistence.is_loading_async() {
         // An older state of the data is there.
-        !any_has(worker, connection, entry, Flags::NO_ASYNC_LOADING)
+        !any_has(connection, entry, Flags::NO_ASYNC_LOADING)
     } else {
-        !persistence.is_loading() || all_have(worker, connection, entry, Flags::LOADING)
+        !persistence.is_loading() || all_have(connection, entry, Flags::LOADING)
     };
     if may_run { Ok(()) } else { Err(Error::Fixed("LOADING Redis is loading the dataset in memory")) }
 }

@@ -10,15 +10,17 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{User, Users};
 use martlet_base::limits::LONG_ARGUMENT_MIN_BYTES;
 use martlet_base::publish::Follower;
+use martlet_command::transaction::Queue;
 use martlet_command::{Block, Fieldsets};
 use martlet_engine::{Waiter, WatchFlag};
 use martlet_journal::Position;
 use martlet_net::{Buffer, Token};
 use martlet_protocol::reply::SharedBulk;
-use martlet_protocol::request::{OwnedArgs, Partial};
+use martlet_protocol::request::Partial;
 
 use crate::clients::ClientInfo;
 use crate::pubsub::Subscriptions;
+use crate::registry::Entry;
 use crate::replication::link::ReplicaLink;
 use crate::replication::primary::Phase;
 use crate::slow_path::SessionFlags;
@@ -84,8 +86,8 @@ pub enum ReplyMode {
 /// MULTI's queue.
 #[derive(Default)]
 pub struct Transaction {
-    /// Ids and arguments of the queued commands.
-    pub queue: Vec<(usize, OwnedArgs)>,
+    /// The queued commands.
+    pub queue: Queue<&'static Entry>,
     /// A command could not be queued: EXEC will refuse.
     pub aborted: bool,
     /// Flags of the queued commands, or-ed.

@@ -528,14 +528,11 @@ impl Worker {
     }
 
     fn touches_migrating(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
-        let entries = self.shared.registry.entries();
         let is_migrating = |entry: &Entry, args: &Args<'_>| {
             self.shared.is_migrating(self.thread, connection.session.db, entry, args)
         };
         match checks::executed(connection, entry) {
-            Some(transaction) => {
-                transaction.queue.iter().any(|(id, args)| is_migrating(&entries[*id], &args.view()))
-            }
+            Some(transaction) => transaction.queue.iter().any(|(entry, args)| is_migrating(entry, &args)),
             None => is_migrating(entry, args),
         }
     }

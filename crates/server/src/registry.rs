@@ -3,6 +3,7 @@
 //!
 //! Built once at start (renames applied) and never changed afterwards.
 
+use martlet_command::transaction::Resolves;
 use martlet_command::{Command, Control, Flags, Handler, Spec};
 use martlet_keyspace::key_hash;
 use martlet_protocol::request::Args;
@@ -71,6 +72,12 @@ impl Entry {
     #[inline]
     pub fn first_key_hash(&self, args: &Args<'_>) -> Option<u64> {
         self.first_key.map(|index| key_hash(args.at(index)))
+    }
+}
+
+impl Resolves for &'static Entry {
+    fn spec(&self) -> &'static Spec {
+        self.spec
     }
 }
 

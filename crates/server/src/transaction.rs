@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::Origin;
 use martlet_command::{Acl, Control, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_keyspace::Key;
-use martlet_protocol::request::{Args, OwnedArgs};
+use martlet_protocol::request::Args;
 
 use crate::clients::flag;
 use crate::commands::{Call, ServerCommand, ServerHandler};
@@ -15,6 +15,9 @@ use crate::registry::Entry;
 use crate::scripting::promises_no_writes;
 use crate::slow_path::SessionFlags;
 use crate::worker::Worker;
+
+/// The answer to MULTI in a transaction.
+pub(crate) const NESTED: Error = Error::Fixed("ERR MULTI calls can not be nested");
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&MULTI, &EXEC, &DISCARD, &WATCH, &UNWATCH];
@@ -30,7 +33,7 @@ static MULTI: ServerCommand = command("multi", 1, multi as ServerHandler)
 
 fn multi(call: &mut Call<'_>) -> Outcome {
     if call.connection.session.transaction.is_some() {
-        return Err(Error::Fixed("ERR MULTI calls can not be nested"));
+        return Err(NESTED);
     }
     let session = &mut call.connection.session;
     session.transaction = Some(Transaction::default());
@@ -79,9 +82,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
 
 /// EXEC's cost counts for the slot of its commands.
 fn count_for_first(call: &mut Call<'_>, transaction: &Transaction) {
-    let entries = call.worker.shared.registry.entries();
-    let first = transaction.queue.iter().find(|(id, _)| !entries[*id].spec.keys.is_empty());
-    let first = first.map(|(id, args)| (&entries[*id], args.view()));
+    let first = transaction.queue.iter().find(|(entry, _)| !entry.spec.keys.is_empty());
     call.worker.exec_counts_for(first.as_ref().map(|(entry, args)| (*entry, args)));
 }
 
@@ -118,17 +119,8 @@ fn run_held(call: &mut Call<'_>, transaction: &Transaction) -> bool {
 
 /// The shards of all queued commands' keys and of the watched keys; `None` if a command's keys are not known.
 fn shards_of(call: &Call<'_>, transaction: &Transaction) -> Option<Vec<usize>> {
-    let entries = call.worker.shared.registry.entries();
-    let watched = &call.connection.session.watched;
-    let mut shards: Vec<usize> = watched.iter().map(|w| Key::new(&w.key).shard()).collect();
-    for (id, args) in &transaction.queue {
-        let entry = &entries[*id];
-        // A script may touch any key, and its earlier effects are not undone.
-        if entry.spec.flags.has(Flags::WALK) || entry.spec.acl().has(Acl::SCRIPTING) {
-            return None;
-        }
-        shards.extend(martlet_command::shards(entry.spec, &args.view())?);
-    }
+    let mut shards = transaction.queue.shards()?;
+    shards.extend(call.connection.session.watched.iter().map(|watched| Key::new(&watched.key).shard()));
     Some(shards)
 }
 
@@ -142,11 +134,9 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
     if let Err(error) = worker.check_locked_route(connection, entry, args, Some(transaction)) {
         return worker.fail(reply, entry, &error);
     }
-    let registry = worker.shared.registry;
     reply.array(transaction.queue.len());
     let was_nested = worker.slot_use.begin_nested();
-    for (id, args) in &transaction.queue {
-        let (entry, args) = (&registry.entries()[*id], args.view());
+    for (entry, args) in transaction.queue.iter() {
         if let Err(denial) = worker.check_access(connection, entry, &args, Origin::Multi) {
             let text = format!(
                 "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {}",
@@ -259,15 +249,12 @@ impl Worker {
             // EXEC will refuse, so there is no need to keep it.
             return;
         }
-        let owned = args.to_owned();
         let info = &connection.info;
-        let bytes = owned.heap_bytes() + size_of::<(usize, OwnedArgs)>();
-        info.multi_bytes.fetch_add(bytes, Ordering::Relaxed);
+        info.multi_bytes.fetch_add(transaction.queue.push(entry, args), Ordering::Relaxed);
         let may_write = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
         transaction.writes |= may_write && !promises_no_writes(self.shared, entry, args);
         transaction.grows |= entry.spec.flags.has(Flags::DENYOOM);
         transaction.runs_scripts |= matches!(entry.spec.control, Control::RunScript(_));
-        transaction.queue.push((entry.id, owned));
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }
 

@@ -6,12 +6,13 @@
 use std::io::Read;
 
 use martlet_base::prefetch::PrefetchQueue;
+use martlet_command::transaction::{Assembler, OutOfPlace, Step};
 use martlet_command::{Control, Error, Fieldsets, Flags, LibraryChange, Request, Settings};
 use martlet_engine::Keys;
 use martlet_journal::aof::CommandReader;
 use martlet_keyspace::key_hash;
 use martlet_protocol::reply::Reply;
-use martlet_protocol::request::{Args, OwnedArgs};
+use martlet_protocol::request::Args;
 
 use crate::{Commands, Host, Resolved};
 
@@ -56,8 +57,7 @@ pub struct Replay<'a> {
     settings: &'a Settings,
     db: usize,
     now_ms: i64,
-    /// The commands since MULTI.
-    queue: Option<Vec<(Resolved, OwnedArgs)>>,
+    transactions: Assembler<Resolved>,
     reply: Vec<u8>,
     /// Of the keys of the commands that follow.
     hashes: Vec<u64>,
@@ -78,7 +78,7 @@ impl<'a> Replay<'a> {
             settings,
             db: 0,
             now_ms,
-            queue: None,
+            transactions: Assembler::default(),
             reply: Vec::new(),
             hashes: Vec::new(),
             prefetches: PrefetchQueue::default(),
@@ -102,7 +102,7 @@ impl<'a> Replay<'a> {
 
     /// Whether a transaction has begun that has not ended.
     pub fn is_inside_transaction(&self) -> bool {
-        self.queue.is_some()
+        self.transactions.is_inside()
     }
 
     /// Runs a command.
@@ -120,24 +120,22 @@ impl<'a> Replay<'a> {
             let name = entry.spec.full_name;
             return Err(Refusal::Unknown(format!("wrong number of arguments for '{name}' command")));
         }
-        match (entry.spec.control, &mut self.queue) {
+        match self.transactions.take(entry, args) {
             // The commands queued so far would be lost silently.
-            (Control::BeginTransaction, Some(_)) => {
+            Err(OutOfPlace::Nested) => {
                 return Err(Refusal::Unknown("Unexpected MULTI inside a transaction".into()));
             }
-            (Control::BeginTransaction, None) => self.queue = Some(Vec::new()),
-            (Control::ExecuteTransaction | Control::DiscardTransaction, None) => {
+            Err(OutOfPlace::Outside) => {
                 let name = entry.spec.full_name.to_ascii_uppercase();
                 return Err(Refusal::Failed(format!("ERR {name} without MULTI")));
             }
-            (Control::ExecuteTransaction, _) => {
-                for (entry, args) in self.queue.take().unwrap_or_default() {
-                    self.execute(keys, entry, &args.view(), alone)?;
+            Ok(Step::Nothing) => {}
+            Ok(Step::Whole(queue)) => {
+                for (entry, args) in queue.iter() {
+                    self.execute(keys, entry, &args, alone)?;
                 }
             }
-            (Control::DiscardTransaction, _) => self.queue = None,
-            (_, Some(queue)) => queue.push((entry, args.to_owned())),
-            _ => self.execute(keys, entry, args, alone)?,
+            Ok(Step::Alone) => self.execute(keys, entry, args, alone)?,
         }
         Ok(())
     }

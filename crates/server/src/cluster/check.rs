@@ -117,12 +117,10 @@ impl Worker {
                 self.want_keys(routes, connection, entry, args, &mut first, &mut wanted);
             }
             Some(transaction) => {
-                let entries = self.shared.registry.entries();
-                for (id, args) in &transaction.queue {
-                    let entry = &entries[*id];
+                for (entry, args) in transaction.queue.iter() {
                     wanted.writes |=
-                        entry.spec.flags.has(Flags::WRITE) || self.runs_what_may_write(entry, &args.view());
-                    self.want_keys(routes, connection, entry, &args.view(), &mut first, &mut wanted);
+                        entry.spec.flags.has(Flags::WRITE) || self.runs_what_may_write(entry, &args);
+                    self.want_keys(routes, connection, entry, &args, &mut first, &mut wanted);
                 }
             }
         }

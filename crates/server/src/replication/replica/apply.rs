@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use martlet_base::sync::Alone;
 use martlet_base::sync::lock;
 use martlet_client::stream::Stream;
-use martlet_command::{Control, Flags};
+use martlet_command::Control;
+use martlet_command::transaction::{Assembler, OutOfPlace, Queue, Step};
 use martlet_journal::{Position, REPLICAS};
-use martlet_protocol::request::{Args, OwnedArgs, Parsed, Partial, RequestLimits, parse};
+use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
 use super::crew::{Calling, Crew, Plan, Work};
 use super::gather::Gathered;
@@ -25,6 +26,7 @@ use crate::connection::Connection;
 use crate::registry::Entry;
 use crate::shared::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
+use crate::transaction::NESTED;
 use crate::worker::Worker;
 
 /// Bytes that one turn applies; other clients of the thread have theirs after it.
@@ -148,7 +150,7 @@ impl ApplyQueue {
             is_closed: AtomicBool::new(false),
             applier: Mutex::new(Applier {
                 runner: Runner::new(connection),
-                transaction: None,
+                transactions: Assembler::default(),
                 input: Vec::new(),
                 parsed: 0,
                 applied: 0,
@@ -365,14 +367,10 @@ enum Progress {
     NeedsAll,
 }
 
-/// One command of a transaction.
-type Queued = (&'static Entry, OwnedArgs);
-
 /// The stream's state.
 struct Applier {
     runner: Runner,
-    /// The commands since MULTI.
-    transaction: Option<Vec<Queued>>,
+    transactions: Assembler<&'static Entry>,
     /// Bytes from the first that is not in the journal on.
     input: Vec<u8>,
     /// The number of these bytes that were parsed, were applied as whole units, are in the journal.
@@ -425,7 +423,7 @@ impl Applier {
         let shared = queue.shared;
         let plan = Plan::read(shared.registry, &self.input, self.parsed, &LIMITS);
         let count = plan.len();
-        self.resists = self.transaction.is_some() || count < CREW_COMMANDS_MIN;
+        self.resists = self.transactions.is_inside() || count < CREW_COMMANDS_MIN;
         if self.resists {
             return Ok(Progress::Done);
         }
@@ -459,7 +457,7 @@ impl Applier {
                         return Ok(Progress::NeedsAll);
                     }
                     self.parsed = end;
-                    if self.transaction.is_none() {
+                    if !self.transactions.is_inside() {
                         self.applied = end;
                     }
                 }
@@ -479,19 +477,18 @@ impl Applier {
             complain(worker, &crate::checks::unknown_command(args).to_bytes(), args);
             return Progress::Done;
         };
-        match (entry.spec.control, &mut self.transaction) {
-            (Control::BeginTransaction, _) => self.transaction = Some(Vec::new()),
-            (Control::ExecuteTransaction, _) => {
-                let commands = self.transaction.take().unwrap_or_default();
-                let progress = self.run_unit(worker, &commands);
+        match self.transactions.take(entry, args) {
+            Ok(Step::Alone) => return self.run_one(worker, entry, args),
+            Ok(Step::Nothing) => {}
+            Ok(Step::Whole(queue)) => {
+                let progress = self.run_unit(worker, &queue);
                 if progress == Progress::NeedsAll {
-                    self.transaction = Some(commands);
+                    self.transactions.put_back(queue);
                 }
                 return progress;
             }
-            (Control::DiscardTransaction, _) => self.transaction = None,
-            (_, Some(commands)) => commands.push((entry, args.to_owned())),
-            _ => return self.run_one(worker, entry, args),
+            Err(OutOfPlace::Nested) => complain(worker, &NESTED.to_bytes(), args),
+            Err(OutOfPlace::Outside) => {}
         }
         Progress::Done
     }
@@ -513,26 +510,20 @@ impl Applier {
     }
 
     /// Runs a transaction, with all its keys locked.
-    fn run_unit(&mut self, worker: &mut Worker, commands: &[Queued]) -> Progress {
-        let mut shards = Some(Vec::new());
-        for (entry, args) in commands {
-            let is_known = !entry.spec.flags.has(Flags::WALK);
-            let more = if is_known { martlet_command::shards(entry.spec, &args.view()) } else { None };
-            shards = shards.zip(more).map(|(all, more)| [all, more].concat());
-        }
+    fn run_unit(&mut self, worker: &mut Worker, queue: &Queue<&'static Entry>) -> Progress {
         let run = |applier: &mut Applier, worker: &mut Worker| {
-            for (entry, args) in commands {
+            for (entry, args) in queue.iter() {
                 if entry.spec.control == Control::SelectDatabase {
-                    applier.runner.select(worker, &args.view());
+                    applier.runner.select(worker, &args);
                 } else {
-                    applier.runner.execute(worker, entry, &args.view(), None, true);
+                    applier.runner.execute(worker, entry, &args, None, true);
                 }
             }
         };
-        let progress = self.run_locked(worker, shards, run);
+        let progress = self.run_locked(worker, queue.shards(), run);
         if progress == Progress::Done {
-            for (entry, args) in commands {
-                self.runner.after(worker, entry, &args.view());
+            for (entry, args) in queue.iter() {
+                self.runner.after(worker, entry, &args);
             }
         }
         progress
