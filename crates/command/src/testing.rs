@@ -12,6 +12,8 @@
 //! assert_eq!(t.effects(), ["SET k v PXAT 1700000010000"]);
 //! ```
 
+pub mod generate;
+
 use std::sync::Mutex;
 
 use martlet_base::random::Random;

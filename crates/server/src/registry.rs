@@ -274,6 +274,28 @@ mod tests {
         assert!(Registry::new(&[("get".into(), "ping".into())]).is_err());
     }
 
+    /// The data commands' stand in their own crate's test.
+    #[test]
+    fn key_specs_of_server_commands_find_the_keys_of_the_syntax() {
+        use martlet_base::random::Random;
+        use martlet_command::KeyFlags;
+        use martlet_command::testing::generate::key_disagreement;
+        let seed = Random::from_entropy().below(u64::MAX);
+        println!("seed {seed}");
+        let mut random = Random::seeded(seed);
+        let registry = Registry::new(&[]).unwrap();
+        let server_commands = registry.entries().iter().filter(|entry| !matches!(entry.run, Run::Data(_)));
+        // Channels and slots are found as keys are, and are none; DEBUG's arguments are not documented.
+        let keyed = server_commands.filter(|entry| {
+            let spec = entry.spec;
+            let has_keys = spec.keys.iter().any(|part| !part.flags.has(KeyFlags::NOT_KEY));
+            has_keys && spec.find_keys.is_none() && !spec.arguments().is_empty()
+        });
+        let failures: Vec<String> =
+            keyed.filter_map(|entry| key_disagreement(entry.spec, &mut random)).collect();
+        assert!(failures.is_empty(), "seed {seed}: {}", failures.join("\n"));
+    }
+
     #[test]
     fn no_name_stands_twice() {
         let registry = Registry::new(&[]).unwrap();

@@ -215,3 +215,21 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+impl Worker {
+    /// Takes over a socket of a test's client.
+    pub(crate) fn adopt_for_test(&mut self, socket: OwnedFd) -> Token {
+        self.adopt(socket, UNIX);
+        self.connections.last_mut().expect("it has been adopted").token
+    }
+
+    /// Takes the output that a test's client has.
+    pub(crate) fn output_for_test(&mut self, token: Token) -> String {
+        (0..100).for_each(|_| self.process_ready());
+        let mut connection = self.take(token).expect("it is there");
+        let text = String::from_utf8_lossy(&std::mem::take(&mut connection.out)).into_owned();
+        self.finish(connection);
+        text
+    }
+}
