@@ -318,7 +318,8 @@ impl Worker {
         } else if !limits.unauthenticated
             && connection.partial.is_at_rest()
             && input.len() as i64 <= limits.bulk_max_bytes
-            && self.announced.take(connection.token, input, batch)
+            && let Some(announced) = &mut self.announced
+            && announced.take(connection.token, input, batch)
         {
             return Ok(());
         }

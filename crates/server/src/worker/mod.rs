@@ -136,7 +136,7 @@ pub struct Worker {
     /// `None` while it is in use.
     batch: Option<Box<Batch>>,
     /// What the backend has announced, parsed.
-    announced: Box<Announced>,
+    announced: Option<Box<Announced>>,
     spare_requests: SpareRequests,
     /// How often a request was parsed, whole or not.
     #[cfg(test)]
@@ -208,7 +208,7 @@ impl Worker {
             paused: Vec::new(),
             paused_migrations: Vec::new(),
             batch: None,
-            announced: Box::default(),
+            announced: None,
             spare_requests: SpareRequests::default(),
             #[cfg(test)]
             parse_count: 0,

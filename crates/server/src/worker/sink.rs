@@ -29,7 +29,9 @@ impl Sink for Worker {
 
     fn received(&mut self, token: Token, data: &[u8]) -> bool {
         self.enter();
-        self.announced.claim(token, data);
+        if let Some(announced) = &mut self.announced {
+            announced.claim(token, data);
+        }
         self.stats().net_input_bytes.add(data.len() as u64);
         self.stats().reads_processed.add(1);
         if self.shared.has_mail(self.thread) {
@@ -45,7 +47,9 @@ impl Sink for Worker {
         if !connection.closing {
             self.feed(&mut connection, data);
         }
-        self.announced.end_claim();
+        if let Some(announced) = &mut self.announced {
+            announced.end_claim();
+        }
         self.finish(connection);
         !is_kept
     }
