@@ -67,16 +67,10 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     let threads = config.io_threads;
     let settings = crate::persistence::settings(&config);
     let shared = share(&prepared, &config)?;
-    let outside = Outside::of_background_thread();
-    shared.access.load_at_start(&outside, &config, &prepared.users)?;
     crate::crash::install(shared, &prepared.log)?;
     guard_thread();
     crate::watchdog::install(shared);
-
-    if let Err(why) = shared.tls.configure(&outside, &config) {
-        tracing::warn!("{why}");
-        return Err("Failed to configure TLS. Check logs for more info.".into());
-    }
+    read_files(shared, &prepared, &config)?;
     let (tcp, tls, unix) = listen(&config)?;
     let bus = crate::cluster::prepare(shared, &config)?;
     shared.storage().start_threads().map_err(|e| e.to_string())?;
@@ -135,6 +129,16 @@ fn remove_unix_socket(config: &Config) {
         tracing::info!("Removing the unix socket file.");
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Reads users, certificates and keys.
+fn read_files(shared: &Shared, prepared: &Prepared, config: &Config) -> Result<(), String> {
+    let outside = Outside::of_background_thread();
+    shared.access.load_at_start(&outside, config, &prepared.users)?;
+    shared.tls.configure(&outside, config).map_err(|why| {
+        tracing::warn!("{why}");
+        "Failed to configure TLS. Check logs for more info.".to_owned()
+    })
 }
 
 /// Sockets for clients: TCP, TCP with TLS, the unix socket.

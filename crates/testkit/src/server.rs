@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers PING.
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long a line of the log is waited for.
+const LOG_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running server; dropping it kills the process and removes its directory.
 pub struct Server {
@@ -108,6 +110,19 @@ impl Server {
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// How often its output has `text`, once that is at least `times`, or after some seconds. A line is
+    /// written by a thread of its own: it may come after the reply to the request that logs it.
+    pub fn logged(&self, text: &str, times: usize) -> usize {
+        let deadline = Instant::now() + LOG_LIMIT;
+        loop {
+            let count = self.log().matches(text).count();
+            if count >= times || Instant::now() > deadline {
+                return count;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Whether the process has ended on its own.

@@ -330,7 +330,7 @@ fn a_file_that_has_grown_is_rewritten() {
         assert_eq!(info(&server, "aof_rewrites"), rewrites + 1);
         ask_until(&server, "INFO persistence", "aof_rewrite_in_progress:0");
     }
-    assert_eq!(server.log().matches("Starting automatic rewriting of AOF").count(), 4);
+    assert_eq!(server.logged("Starting automatic rewriting of AOF", 4), 4);
     drop(server);
     let text = fs::read_to_string(directory.path().join("appendonlydir/appendonly.aof.manifest")).unwrap();
     assert!(text.starts_with("file appendonly.aof.5.base.rdb seq 5 type b\n"), "{text}");

@@ -49,7 +49,7 @@ fn what_comes_over_the_network_is_the_primarys_data_set() {
                     ask(&mut replica, "PEXPIRE gone 10000000");
                 }
                 follow(&mut replica, server.address().port());
-                assert!(own.log().contains(" to parser"), "{load}\n{}", own.log());
+                assert!(own.logged(" to parser", 1) > 0, "{load}\n{}", own.log());
                 assert_eq!(ask(&mut replica, "EXISTS gone"), "0");
                 write_something(&mut primary, 50);
                 assert_equal(&mut primary, &mut replica);
@@ -73,7 +73,7 @@ fn a_data_set_that_is_there_is_replaced_from_a_file_where_only_an_empty_one_may_
     ask(&mut replica, "SET gone 1");
     follow(&mut replica, server.address().port());
     assert_equal(&mut primary, &mut replica);
-    assert!(own.log().contains(" to disk"), "{}", own.log());
+    assert!(own.logged(" to disk", 1) > 0, "{}", own.log());
 }
 
 /// The link ends at many places of the snapshot: the old data is served before, during and afterwards, until

@@ -307,9 +307,8 @@ fn a_cut_anywhere_in_a_transaction_loses_and_doubles_nothing() {
         wait_until("the link", || field(&mut replica, "master_link_status") == "up");
         assert_equal(&mut primary, &mut replica);
     }
-    let log = own.log();
-    assert_eq!(log.matches("Full resync from master").count(), 1, "{log}");
-    assert!(log.contains("Successful partial resynchronization with master."));
+    assert!(own.logged("Successful partial resynchronization with master.", 1) > 0);
+    assert_eq!(own.logged("Full resync from master", 1), 1, "{}", own.log());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use martlet_keyspace::{ExpiryChange, Key};
 use martlet_persistence::load::Source;
 
 use super::stalled_disk::{ask, client};
-use crate::config::{Config, ConfigStore, TlsAuthClients};
+use crate::config::{Config, ConfigStore, SavePoint, TlsAuthClients};
 use crate::logging::Log;
 use crate::persistence::settings;
 use crate::persistence::start::{announce, load_at_start};
