@@ -241,20 +241,30 @@ enum Outcome {
 
 /// Writes a snapshot, on the thread.
 fn run(storage: Storage, outside: &Outside, job: Job) {
-    let Job { running, mut output } = job;
-    if let Output::File(_, Some(receiver)) | Output::Stream(receiver) | Output::Other(receiver, _) =
-        &mut output
-        && let Some(offset) = running.cut.offset(storage)
-    {
-        receiver.begin(offset, &running.cut.is_cancelled);
-    }
+    let Job { running, output } = job;
+    let begin = |receiver: &mut dyn Receiver| {
+        if let Some(offset) = running.cut.offset(storage) {
+            receiver.begin(offset, &running.cut.is_cancelled);
+        }
+    };
     match output {
-        Output::File(settings, receiver) => save(storage, outside, &running, &settings, receiver),
-        Output::Stream(receiver) => send(storage, "RDB", receiver, |out| {
-            write_cut(storage, out, &running.cut).and_then(|mut out| out.flush())
-        }),
-        Output::Other(receiver, write) => {
-            send(storage, "SLOT MIGRATION", receiver, |out| write(storage, out, &running.cut))
+        Output::File(settings, mut receiver) => {
+            let file = create(storage, outside, &settings, Kind::BackgroundSave);
+            // It hears nothing but the end of a save that cannot begin.
+            if file.is_ok() {
+                receiver.iter_mut().for_each(|receiver| begin(&mut **receiver));
+            }
+            save(storage, &running, file, receiver);
+        }
+        Output::Stream(mut receiver) => {
+            begin(&mut *receiver);
+            send(storage, "RDB", receiver, |out| {
+                write_cut(storage, out, &running.cut).and_then(|mut out| out.flush())
+            });
+        }
+        Output::Other(mut receiver, write) => {
+            begin(&mut *receiver);
+            send(storage, "SLOT MIGRATION", receiver, |out| write(storage, out, &running.cut));
         }
     }
     storage.persistence.background.ended.notify_all();
@@ -263,13 +273,12 @@ fn run(storage: Storage, outside: &Outside, job: Job) {
 /// Writes it to the RDB file.
 fn save(
     storage: Storage,
-    outside: &Outside,
     running: &Running,
-    settings: &Settings,
+    file: Result<NewFile, String>,
     receiver: Option<Box<dyn Receiver>>,
 ) {
     let cut = &running.cut;
-    let finished = match create(storage, outside, settings, Kind::BackgroundSave) {
+    let finished = match file {
         Ok(file) => write_cut(storage, file, cut).and_then(NewFile::sync),
         Err(message) => {
             give_up(storage, cut);

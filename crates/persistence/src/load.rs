@@ -399,6 +399,9 @@ impl<'a> Loader<'a> {
         while !reading.is_damaged.load(Ordering::Relaxed) {
             let (piece, offset) = {
                 let mut splitter = lock(&reading.splitter);
+                if reading.is_damaged.load(Ordering::Relaxed) {
+                    break;
+                }
                 let piece = splitter.next(&mut bytes)?;
                 // Before any thread can take keys of that database: the thread that stores a shard's first
                 // key makes room in it.
@@ -406,8 +409,9 @@ impl<'a> Loader<'a> {
                     splitter.take_announced().for_each(|(db, keys)| reading.expect(db, keys));
                 }
                 if let Some(Piece::Item(Item::Library(code), offset)) = &piece {
-                    // One after the other, in the file's order.
-                    reading.add_library(code, *offset)?;
+                    // One after the other, in the file's order. A fault is known before another thread reads
+                    // on.
+                    reading.add_library(code, *offset).inspect_err(|error| reading.refuse(*error))?;
                 }
                 (piece, splitter.offset())
             };

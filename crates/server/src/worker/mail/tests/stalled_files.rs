@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use martlet_base::disk::GatedDisk;
 use martlet_base::disk::faults::{FaultyDisk, Operation};
-use martlet_config::SavePoint;
 use martlet_keyspace::{ExpiryChange, Key};
 use martlet_persistence::load::Source;
 
