@@ -1,4 +1,4 @@
-//! What a request does with files: outside the gate, with nothing locked.
+//! A request's work on files: outside the gate, with nothing locked.
 //!
 //! A handler runs inside the gate, or with it closed, and within EXEC with other commands' keys locked. So it
 //! leaves what waits for the disk to be done afterwards ([`Call::answer_outside`]). Once the request's keys
@@ -54,7 +54,7 @@ impl Worker {
         result
     }
 
-    /// Does what a request has left to be done outside, and answers.
+    /// Does the work that a request has left for outside the gate, and answers.
     #[cold]
     pub(crate) fn answer_from_outside(&mut self, connection: &mut Connection, reply: &mut Reply) {
         let mut added = 0;

@@ -1,6 +1,6 @@
 //! The gate: threads pass in and out once per batch of requests; closing it gives one thread the whole store.
 //!
-//! | verb | token | what its holder may do |
+//! | verb | token | rights of its holder |
 //! |---|---|---|
 //! | [`Gate::enter`], [`Gate::leave`] | none: the thread's flag | lock shards, one by one |
 //! | [`Gate::closed`] | [`Alone`] | everything at once, without a lock |
@@ -426,7 +426,7 @@ struct Admission<'g>(&'g Gate);
 
 impl Admission<'_> {
     fn begin(gate: &Gate) -> Admission<'_> {
-        // Release: a thread that joins sees what the closer has done.
+        // Release: a thread that joins sees the closer's changes.
         gate.party.fetch_or(ADMITS, Ordering::Release);
         Admission(gate)
     }
@@ -452,7 +452,7 @@ impl Guest<'_> {
 impl Drop for Guest<'_> {
     fn drop(&mut self) {
         BEHIND.set(BEHIND.get() - 1);
-        // Release: the closer sees what this thread has done.
+        // Release: the closer sees this thread's changes.
         if self.0.party.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.tell_closer();
         }

@@ -12,7 +12,7 @@ use martlet_base::clock::monotonic;
 use martlet_base::limits::LOG_WAITING_MAX_BYTES;
 use martlet_base::sync::lock;
 
-/// What is to be written at once.
+/// Lines that are written by one call.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// For the file or standard output, with the ends of its lines.
@@ -47,7 +47,7 @@ struct Waiting {
     dropped: u64,
 }
 
-/// What the thread writes next.
+/// The next entries to be written.
 pub(super) struct Batch {
     /// In their order.
     pub entries: VecDeque<Entry>,

@@ -92,8 +92,8 @@ fn no_interleaving_with_those_who_give_up_goes_wrong() {
     });
 }
 
-/// A closer that admits a thread, beside one that passes: what the joining thread does comes before what the
-/// closer does alone again, no thread is inside in that time, and no wake is lost.
+/// A closer that admits a thread, beside one that passes: the joining thread's changes come before those that
+/// the closer makes alone again, no thread is inside in that time, and no wake is lost.
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
 fn no_interleaving_of_threads_that_join_the_closer_goes_wrong() {

@@ -75,7 +75,7 @@ fn assert_nobody_is_held_up(shared: &'static Shared) {
     ended.recv_timeout(LIMIT).expect("the disk is waited for inside the gate, or with the gate closed");
 }
 
-/// What a request answers that is held up by the disk alone, until `go_on`.
+/// The answer to a request that waits for the disk, and for nothing else, until `go_on`.
 fn answer_after(shared: &'static Shared, answers: &Receiver<String>, go_on: impl FnOnce()) -> String {
     assert_nobody_is_held_up(shared);
     assert_eq!(answers.try_recv(), Err(TryRecvError::Empty));
@@ -107,7 +107,7 @@ fn await_writer(path: &Path) -> File {
     file
 }
 
-/// A disk that stops at the next operation of a kind: where that is reported, and what lets it go on.
+/// Stops the disk at the next operation of a kind. The receiver reports that; dropping the sender ends it.
 fn stop_at(disk: &FaultyDisk, operation: Operation) -> (Receiver<()>, Sender<()>) {
     let ((reached, is_reached), (go_on, stalled)) = (channel(), channel::<()>());
     disk.plan(move |_, next, _| {
