@@ -146,8 +146,8 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         (b"VALKEY081\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 81, at offset 9"),
         (b"REDIS0000\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 0, at offset 9"),
         (b"REDIS00a1\xff\0\0\0\0\0\0\0\0", "Can't handle RDB format version 0, at offset 9"),
-        (b"REDIS0012\x00\x01k\x01v\xf7\x81", "values of type module cannot be held, at offset 15"),
-        (b"REDIS0010\x07\x01k", "values of type module cannot be held, at offset 10"),
+        (b"REDIS0012\x00\x01k\x01v\xf7\x81", "unexpected end, at offset 16"),
+        (b"REDIS0010\x07\x01k", "unexpected end, at offset 12"),
     ] {
         fs::write(&file, damaged).unwrap();
         let error = start(directory.path(), &[]).err().expect("refused").to_string();
