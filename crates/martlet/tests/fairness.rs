@@ -26,7 +26,7 @@ fn calls(info: &Reply, command: &str) -> usize {
 /// there before the server takes its next turn.
 fn info_sent_behind(server: &Server, costly: &mut Client, requests: &[u8], other: &mut Client) -> Reply {
     let pid = Pid::from_raw(server.pid() as i32).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    martlet_testkit::server::stop(pid).unwrap();
     costly.send_raw(requests).unwrap();
     other.send(&["INFO", "commandstats"]).unwrap();
     kill_process(pid, Signal::CONT).unwrap();

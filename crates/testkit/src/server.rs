@@ -3,6 +3,7 @@
 
 use martlet_client::blocking::Client;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -183,5 +184,58 @@ impl ReservedPort {
     /// Its number.
     pub fn number(&self) -> u16 {
         self.number
+    }
+}
+
+/// How long the threads of a process may take until a stop signal holds them.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks at them.
+const STOP_LOOK: Duration = Duration::from_millis(1);
+
+/// Stops a process, and returns once none of its threads runs: on a busy machine the signal takes effect
+/// late, and a request sent after it would still be served.
+///
+/// # Errors
+/// There is no such process, or its threads keep running.
+pub fn stop(process: Pid) -> io::Result<()> {
+    kill_process(process, Signal::STOP)?;
+    let deadline = Instant::now() + STOP_LIMIT;
+    while !stands_still(process)? {
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(STOP_LOOK);
+    }
+    Ok(())
+}
+
+/// Whether the kernel has stopped each thread of a process (proc_pid_stat(5): the state is `T`).
+fn stands_still(process: Pid) -> io::Result<bool> {
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread that has ended since is none that runs.
+        let Ok(stat) = std::fs::read_to_string(thread?.path().join("stat")) else { continue };
+        let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
+        if state != Some('T') {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_process_stands_still_until_it_is_continued() {
+        let mut child = Command::new("sleep").arg("600").spawn().expect("sleep");
+        let process = Pid::from_child(&child);
+        assert!(!stands_still(process).expect("it runs"));
+        stop(process).expect("it stops");
+        assert!(stands_still(process).expect("it is there"));
+        kill_process(process, Signal::CONT).expect("continued");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        assert!(stop(process).is_err());
     }
 }

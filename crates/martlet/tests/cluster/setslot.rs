@@ -79,7 +79,11 @@ fn valkeys_replicas_hear_of_a_slot_and_ours_from_valkey() {
 /// Stops a process, or continues it.
 pub(crate) fn signal(node: &Node, signal: Signal) {
     let pid = Pid::from_raw(node.server.pid() as i32).unwrap();
-    kill_process(pid, signal).unwrap();
+    match signal {
+        Signal::STOP => martlet_testkit::server::stop(pid),
+        other => kill_process(pid, other).map_err(Into::into),
+    }
+    .unwrap();
 }
 
 /// A primary that cannot reach its replicas changes nothing, and returns an error when its time is up.

@@ -53,7 +53,7 @@ struct Stopped(Pid);
 impl Stopped {
     fn new(id: u32) -> Stopped {
         let process = Pid::from_raw(id as i32).unwrap();
-        kill_process(process, Signal::STOP).unwrap();
+        martlet_testkit::server::stop(process).unwrap();
         Stopped(process)
     }
 }
