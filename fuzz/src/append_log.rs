@@ -55,7 +55,8 @@ thread_local! {
 
 impl Keyspace {
     fn new() -> Keyspace {
-        let registry = Box::leak(Box::new(Registry::new(&[]).expect("the table is sound")));
+        let registry =
+            Box::leak(Box::new(martlet_server::commands::registry(&[]).expect("the table is sound")));
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).expect("threads can be started")));
         Keyspace { registry, keys: Keys::new(engine, 0, Random::seeded(1)) }
     }

@@ -12,7 +12,7 @@ use martlet_protocol::request::Args;
 use crate::checks;
 use crate::clients::flag;
 use crate::commandlog::LogKind;
-use crate::commands::Call;
+use crate::commands::{Call, HANDLERS};
 use crate::connection::{Connection, Suspended};
 use crate::registry::{Entry, Run};
 use crate::slow_path::{SessionFlags, SlowPathReason};
@@ -341,12 +341,12 @@ impl Worker {
                     Err(error) => Some(error),
                 }
             }
-            Run::Server(handler) => {
+            Run::Server(place) => {
                 if !entry.is_unwindable() {
                     self.keys.counters().change.set();
                 }
                 let mut call = Call { worker: self, connection, reply, args: *args, entry, deny_blocking };
-                handler(&mut call).err().map(Box::new)
+                HANDLERS[place](&mut call).err().map(Box::new)
             }
             Run::Nothing => Some(Box::new(checks::unknown_subcommand(entry, args))),
         };

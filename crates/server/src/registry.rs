@@ -8,15 +8,14 @@ use martlet_command::{Command, Control, Flags, Handler, Spec};
 use martlet_keyspace::key_hash;
 use martlet_protocol::request::Args;
 
-use crate::commands::{self, ServerHandler};
-
 /// What runs a command.
 #[derive(Copy, Clone)]
 pub enum Run {
     /// Works on keys only.
     Data(Handler),
-    /// Works on the server or the connection.
-    Server(ServerHandler),
+    /// Works on the server or the connection: the place of its handler among those of the families that the
+    /// table was handed.
+    Server(usize),
     /// Only a container of subcommands.
     Nothing,
 }
@@ -116,17 +115,22 @@ fn fold(name: &[u8]) -> usize {
 }
 
 impl Registry {
-    /// The table with `renames` applied: a pair of old and new name; an empty new name removes the command.
+    /// The table of the data commands and of the server's `families`, with `renames` applied: a pair of old
+    /// and new name; an empty new name removes the command.
     ///
     /// # Errors
     /// The message for a rename of an unknown command, or onto an existing one.
-    pub fn new(renames: &[(String, String)]) -> Result<Registry, String> {
+    pub fn new<H: Copy>(
+        families: &[&[&'static Command<H>]],
+        renames: &[(String, String)],
+    ) -> Result<Registry, String> {
         let mut registry = Registry { entries: Vec::new(), table: vec![None; TABLE_SIZE] };
         for command in martlet_command::FAMILIES.iter().flat_map(|family| family.iter()) {
-            registry.add(command, Run::Data);
+            registry.add(command, &mut Run::Data);
         }
-        for command in commands::FAMILIES.iter().flat_map(|family| family.iter()) {
-            registry.add(command, Run::Server);
+        let mut places = 0..;
+        for command in families.iter().flat_map(|family| family.iter()) {
+            registry.add(command, &mut |_| places.next().map_or(Run::Nothing, Run::Server));
         }
         for (old, new) in renames {
             let Some(id) = registry.remove(old.as_bytes()) else {
@@ -142,7 +146,7 @@ impl Registry {
         Ok(registry)
     }
 
-    fn add<H: Copy>(&mut self, command: &'static Command<H>, wrap: fn(H) -> Run) {
+    fn add<H: Copy>(&mut self, command: &'static Command<H>, wrap: &mut dyn FnMut(H) -> Run) {
         let id = self.push(command, wrap, None);
         for sub in command.subcommands {
             let sub_id = self.push(sub, wrap, Some(id));
@@ -154,7 +158,7 @@ impl Registry {
     fn push<H: Copy>(
         &mut self,
         command: &'static Command<H>,
-        wrap: fn(H) -> Run,
+        wrap: &mut dyn FnMut(H) -> Run,
         parent: Option<usize>,
     ) -> usize {
         let id = self.entries.len();
@@ -258,20 +262,21 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::{self, FAMILIES, HANDLERS, ServerCommand};
 
     #[test]
     fn names_are_found_in_any_case_and_renames_apply() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = commands::registry(&[]).unwrap();
         assert_eq!(registry.find(b"gEt").unwrap().spec.name, "get");
         assert!(registry.find(b"nonsense").is_none());
         assert!(registry.find(b"").is_none());
         let renamed =
-            Registry::new(&[("get".into(), "fetch".into()), ("ping".into(), String::new())]).unwrap();
+            commands::registry(&[("get".into(), "fetch".into()), ("ping".into(), String::new())]).unwrap();
         assert!(renamed.find(b"get").is_none());
         assert_eq!(renamed.find(b"FETCH").unwrap().spec.name, "get");
         assert!(renamed.find(b"ping").is_none());
-        assert!(Registry::new(&[("nope".into(), "x".into())]).is_err());
-        assert!(Registry::new(&[("get".into(), "ping".into())]).is_err());
+        assert!(commands::registry(&[("nope".into(), "x".into())]).is_err());
+        assert!(commands::registry(&[("get".into(), "ping".into())]).is_err());
     }
 
     /// The data commands' stand in their own crate's test.
@@ -298,7 +303,7 @@ mod tests {
 
     #[test]
     fn no_name_stands_twice() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = commands::registry(&[]).unwrap();
         let mut names: Vec<&str> = registry.entries().iter().map(|e| e.spec.full_name).collect();
         names.sort_unstable();
         let before = names.len();
@@ -308,7 +313,7 @@ mod tests {
 
     #[test]
     fn every_command_that_needs_arguments_says_which() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = commands::registry(&[]).unwrap();
         for entry in registry.entries().iter().filter(|e| e.stats_id == e.id && e.subcommands.is_empty()) {
             let words = 1 + usize::from(entry.parent.is_some());
             let needs = entry.spec.arity.unsigned_abs() as usize > words;
@@ -319,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_history_of_a_command_begins_after_it() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = commands::registry(&[]).unwrap();
         let number = |version: &str| -> Vec<u32> { version.split('.').map(|n| n.parse().unwrap()).collect() };
         for spec in registry.entries().iter().map(|entry| entry.spec) {
             assert!(spec.history.is_sorted_by_key(|change| number(change.0)), "{}", spec.full_name);
@@ -332,12 +337,27 @@ mod tests {
 
     #[test]
     fn what_holds_for_a_container_holds_for_its_subcommands() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = commands::registry(&[]).unwrap();
         let inherited = Flags::DEBUG | Flags::KEEPS_CACHING | Flags::IGNORES_NO_TOUCH;
         let of = |entry: &Entry| Flags(entry.spec.flags.0 & inherited.0);
         for entry in registry.entries() {
             let container = entry.parent.map_or(entry, |parent| &registry.entries()[parent]);
             assert_eq!(of(entry), of(container), "{}", entry.spec.full_name);
         }
+    }
+    #[test]
+    fn places_are_those_of_the_handlers() {
+        let registry = commands::registry(&[]).unwrap();
+        let with_subs =
+            |one: &'static ServerCommand| std::iter::once(one).chain(one.subcommands.iter().copied());
+        let all = FAMILIES.iter().flat_map(|family| family.iter().copied()).flat_map(with_subs);
+        let mut places = 0;
+        for (place, command) in all.filter(|command| command.handler.is_some()).enumerate() {
+            let entry = registry.find_full(command.spec.full_name.as_bytes()).unwrap();
+            assert!(matches!(entry.run, Run::Server(at) if at == place), "{}", command.spec.full_name);
+            assert!(command.handler.is_some_and(|handler| std::ptr::fn_addr_eq(handler, HANDLERS[place])));
+            places += 1;
+        }
+        assert_eq!(HANDLERS.len(), places);
     }
 }

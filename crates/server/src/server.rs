@@ -33,7 +33,7 @@ impl Surroundings for KnownCommands {
 /// Runs the server tool: `program` is the name it was called by, `arguments` the further words. Returns the
 /// exit status.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
-    let known = match Registry::new(&[]) {
+    let known = match crate::commands::registry(&[]) {
         Ok(registry) => {
             let table = table(&registry);
             KnownCommands(registry, table)
@@ -159,7 +159,7 @@ fn listen(config: &Config) -> Result<Listeners, String> {
 fn share(prepared: &Prepared, config: &crate::config::Config) -> Result<&'static Shared, String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let renames: Vec<_> = prepared.renames.iter().map(|(old, new)| (text(old), text(new))).collect();
-    let registry: &'static Registry = Box::leak(Box::new(Registry::new(&renames)?));
+    let registry: &'static Registry = Box::leak(Box::new(crate::commands::registry(&renames)?));
     let file = prepared.store.file().map(std::path::Path::to_path_buf);
     let shared = Shared::new(prepared.store.clone(), registry, config.io_threads, file);
     let shared: &'static Shared = Box::leak(Box::new(shared.map_err(|e| e.to_string())?));

@@ -272,7 +272,6 @@ mod tests {
     use super::*;
     use crate::config::ConfigStore;
     use crate::persistence::settings;
-    use crate::registry::Registry;
 
     fn set(keys: &mut Keys, value: &[u8]) {
         keys.set_str(&Key::new(b"key"), value, ExpiryChange::Clear);
@@ -282,7 +281,7 @@ mod tests {
     fn a_save_that_began_at_the_last_moment_does_not_replace_the_last_one() {
         let directory = tempfile::tempdir().unwrap();
         let config = Config { dir: directory.path().into(), ..Config::default() };
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(config.clone()), registry, 2, None).unwrap();
         let shared: &'static Shared = Box::leak(Box::new(shared));
         shared.storage().start_threads().unwrap();

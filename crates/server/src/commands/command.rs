@@ -431,13 +431,12 @@ fn help(call: &mut Call<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::{names_of, write_key_part};
-    use crate::registry::Registry;
     use martlet_protocol::reply::Reply;
 
     /// In Redis it is no keyword spec, for the word may stand anywhere.
     #[test]
     fn where_sort_stores_is_unknown_to_clients() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = crate::commands::registry(&[]).unwrap();
         let entry = registry.find_full(b"sort").unwrap();
         let mut reply = Reply::new(Vec::new(), false);
         write_key_part(&mut reply, entry.spec.keys.last().unwrap());
@@ -451,7 +450,7 @@ mod tests {
 
     #[test]
     fn names_are_listed_with_those_of_subcommands() {
-        let registry = Registry::new(&[]).unwrap();
+        let registry = crate::commands::registry(&[]).unwrap();
         let names = names_of(&registry, &|_| true);
         for name in ["set", "client", "client|list", "command|getkeys"] {
             assert_eq!(names.iter().filter(|one| **one == name).count(), 1, "{name}");

@@ -32,7 +32,7 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
 use crate::connection::Connection;
-use crate::registry::Entry;
+use crate::registry::{Entry, Registry};
 use crate::worker::Worker;
 
 /// The context of a server command's handler. The keys in its spec are locked.
@@ -105,6 +105,53 @@ pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
 
 /// An entry of the table for a server command.
 pub type ServerCommand = Command<ServerHandler>;
+
+/// The merged table; see [`Registry::new`].
+///
+/// # Errors
+/// Those of [`Registry::new`].
+pub fn registry(renames: &[(String, String)]) -> Result<Registry, String> {
+    Registry::new(FAMILIES, renames)
+}
+
+/// The handlers of all server commands by the places that [`Run::Server`](crate::registry::Run::Server) has.
+pub(crate) static HANDLERS: [ServerHandler; handlers::<0>().1] = handlers().0;
+
+/// The first `N` handlers in the order in which [`Registry::new`] meets them, and the number of all.
+const fn handlers<const N: usize>() -> ([ServerHandler; N], usize) {
+    const fn add<const N: usize>(
+        found: &mut [ServerHandler; N],
+        count: &mut usize,
+        handler: Option<ServerHandler>,
+    ) {
+        let Some(handler) = handler else { return };
+        if *count < N {
+            found[*count] = handler;
+        }
+        *count += 1;
+    }
+    let (mut found, mut count, mut family) = ([absent as ServerHandler; N], 0, 0);
+    while family < FAMILIES.len() {
+        let mut index = 0;
+        while index < FAMILIES[family].len() {
+            let command = FAMILIES[family][index];
+            add(&mut found, &mut count, command.handler);
+            let mut sub = 0;
+            while sub < command.subcommands.len() {
+                add(&mut found, &mut count, command.subcommands[sub].handler);
+                sub += 1;
+            }
+            index += 1;
+        }
+        family += 1;
+    }
+    (found, count)
+}
+
+/// Fills the table until the handlers are in it.
+fn absent(_: &mut Call<'_>) -> Outcome {
+    Ok(())
+}
 
 /// All server commands, family by family.
 pub static FAMILIES: &[&[&ServerCommand]] = &[

@@ -11,7 +11,7 @@ const TEXT: &[u8] = b"text";
 
 /// A server that has loaded the files of its directory.
 fn server(config: &Config) -> (&'static Shared, Worker) {
-    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+    let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
     let shared = Shared::new(ConfigStore::new(config.clone()), registry, 1, None).unwrap();
     let shared: &'static Shared = Box::leak(Box::new(shared));
     start::announce(shared.storage());
@@ -62,7 +62,7 @@ fn who_runs_alone_records_by_what_is_set_then() {
 
 #[test]
 fn files_go_by_what_was_published_last() {
-    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+    let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
     let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
     let first = Host::settings(&shared);
     assert!(Arc::ptr_eq(&first, &Host::settings(&shared)));

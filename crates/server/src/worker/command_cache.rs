@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(&[]).unwrap());
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| crate::commands::registry(&[]).unwrap());
 
     proptest! {
         /// A remembered entry is the registry's, whatever was asked for before.

@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn filter() -> Filter {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         Filter::new(registry, [martlet_base::slot::slot_of(b"{a}")])
     }
 

@@ -120,7 +120,6 @@ mod tests {
     use crate::clients::ClientInfo;
     use crate::config::{Config, ConfigStore};
     use crate::connection::{Connection, Session};
-    use crate::registry::Registry;
 
     fn connection(shared: &'static Shared) -> Connection {
         let token = martlet_net::Token::new(1, 0);
@@ -131,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_waits_to_run_alone_does_not_run_on_a_replica() {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 2, None).unwrap();
         let shared: &'static Shared = Box::leak(Box::new(shared));
         let mut worker = Worker::new(shared, 0);

@@ -6,7 +6,6 @@ use std::os::unix::net::UnixStream;
 use martlet_net::Token;
 
 use crate::config::{Config, ConfigStore};
-use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
 
@@ -19,7 +18,7 @@ struct House {
 
 impl House {
     fn new(config: Config) -> House {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(config), registry, 1, None).unwrap();
         let mut worker = Worker::new(Box::leak(Box::new(shared)), 0);
         worker.enter();

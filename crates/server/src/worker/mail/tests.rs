@@ -10,7 +10,6 @@ use std::sync::mpsc::{Sender, channel};
 use martlet_net::{Sink, Token};
 
 use crate::config::{Config, ConfigStore};
-use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
 
@@ -23,7 +22,7 @@ struct House {
 
 impl House {
     fn new() -> House {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
         let (frees, waits) = channel::<()>();
         shared.engine.lazy_free.when_freed(Box::new(move || {

@@ -11,7 +11,6 @@ use martlet_net::{Backend, Buffer, Sink, Token, Waker};
 use proptest::prelude::*;
 
 use crate::config::{Config, ConfigStore};
-use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
 
@@ -55,7 +54,7 @@ struct House {
 
 impl House {
     fn new() -> House {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
         let shared: &'static Shared = Box::leak(Box::new(shared));
         shared.engine.journal.open().unwrap();

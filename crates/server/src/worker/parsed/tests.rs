@@ -6,7 +6,6 @@ use martlet_net::{Arrival, Sink, Token};
 use proptest::prelude::*;
 
 use crate::config::{Config, ConfigStore};
-use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::busy::BackendPlace;
 use crate::worker::{UNIX, Worker};
@@ -18,7 +17,7 @@ struct House {
 
 impl House {
     fn new() -> House {
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
         House { worker: Worker::new(Box::leak(Box::new(shared)), 0), ends: Vec::new() }
     }

@@ -13,7 +13,6 @@ use martlet_net::{Sink, Token};
 use crate::config::{AppendFsync, Config, ConfigStore};
 use crate::persistence::settings;
 use crate::persistence::start::{announce, load_at_start};
-use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::{UNIX, Worker};
 
@@ -27,7 +26,7 @@ const DEL: &[u8] = b"*2\r\n$3\r\nDEL\r\n$1\r\nk\r\n";
 fn worker(directory: &std::path::Path, disk: FaultyDisk) -> Worker {
     let appendfsync = AppendFsync::No;
     let config = Config { dir: directory.into(), appendonly: true, appendfsync, ..Config::default() };
-    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+    let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
     let mut shared = Shared::new(ConfigStore::new(config.clone()), registry, 1, None).unwrap();
     shared.persistence.disk = GatedDisk::new(Arc::new(disk));
     let shared: &'static Shared = Box::leak(Box::new(shared));

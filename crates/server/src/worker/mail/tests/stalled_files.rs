@@ -20,7 +20,6 @@ use crate::config::{Config, ConfigStore, SavePoint, TlsAuthClients};
 use crate::logging::Log;
 use crate::persistence::settings;
 use crate::persistence::start::{announce, load_at_start};
-use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::worker::Worker;
 
@@ -30,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const PIPE_BYTES: usize = 65_536;
 
 fn server(config: &Config, file: Option<PathBuf>, disk: FaultyDisk) -> &'static Shared {
-    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+    let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
     let store = ConfigStore::with_file(config.clone(), file, 0o022);
     let mut shared = Shared::new(store, registry, 1, None).unwrap();
     shared.persistence.disk = GatedDisk::new(Arc::new(disk));
@@ -262,7 +261,7 @@ fn loading_keeps_nobody_waiting() {
     let directory = tempfile::tempdir().unwrap();
     let config = Config { dir: directory.path().into(), ..Config::default() };
     let path = settings(&config).rdb_path();
-    let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+    let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
     let shared = Shared::new(ConfigStore::new(config.clone()), registry, 2, None).unwrap();
     let shared: &'static Shared = Box::leak(Box::new(shared));
     shared.storage().start_threads().unwrap();
