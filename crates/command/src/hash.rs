@@ -95,7 +95,7 @@ fn value_or_null(reply: &mut Reply, field: Option<Field<'_>>) {
 fn read_field(ctx: &mut Context<'_>, f: impl FnOnce(&mut Reply, Option<Field<'_>>)) -> Outcome {
     let (key, name) = (ctx.key(1), ctx.arg(2));
     let Context { keys, reply, .. } = ctx;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let Some(hash) = keys.read::<Hash>(&key)? else {
         f(reply, None);
         return Ok(());
@@ -146,7 +146,7 @@ fn set_pairs(ctx: &mut Context<'_>, command: &'static str) -> Result<usize, Erro
     }
     let key = ctx.key(1);
     let limits = ctx.settings.hash_limits;
-    let due_ms = ctx.keys.due_ms;
+    let due_ms = ctx.keys.due_ms();
     let mut hash = ctx.keys.create::<Hash>(&key)?;
     hash.before_growth(pairs.len() / 2, longest(&pairs), limits);
     let mut created = 0;
@@ -187,7 +187,7 @@ fn hsetnx(ctx: &mut Context<'_>) -> Outcome {
         ctx.reply.int(0);
         return Ok(());
     }
-    let due_ms = ctx.keys.due_ms;
+    let due_ms = ctx.keys.due_ms();
     let mut hash = ctx.keys.create::<Hash>(&key)?;
     hash.before_growth(1, name.len().max(value.len()), limits);
     hash.set(name, Element::Bytes(value), FieldExpiry::Clear, limits, due_ms);
@@ -200,7 +200,7 @@ fn hsetnx(ctx: &mut Context<'_>) -> Outcome {
 
 /// The field for a command that will change it; an expired one is deleted first.
 fn find_for_write<'k>(keys: &'k mut Keys, key: &Key<'_>, name: &[u8]) -> Result<Option<Field<'k>>, Error> {
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let due = keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms);
     if due {
         keys.expire_fields(key, [name]);
@@ -231,7 +231,7 @@ fn hmget(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let names = ctx.args.from(2);
     let Context { keys, reply, .. } = ctx;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let hash = keys.read::<Hash>(&key)?;
     reply.array(names.len());
     for name in names.iter() {
@@ -362,7 +362,7 @@ fn read_all(
 ) -> Outcome {
     let key = ctx.key(1);
     let Context { keys, reply, .. } = ctx;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let Some(hash) = keys.read::<Hash>(&key)? else {
         header(reply, 0);
         return Ok(());
@@ -403,7 +403,7 @@ fn hincrby(ctx: &mut Context<'_>) -> Outcome {
 /// Sets a field without touching its expiry time, which is given back.
 fn store_sum(ctx: &mut Context<'_>, key: &Key<'_>, name: &[u8], sum: Element<'_>) -> Result<i64, Error> {
     let limits = ctx.settings.hash_limits;
-    let due_ms = ctx.keys.due_ms;
+    let due_ms = ctx.keys.due_ms();
     let mut hash = ctx.keys.create::<Hash>(key)?;
     hash.set(name, sum, FieldExpiry::Keep, limits, due_ms);
     let expire_at_ms = hash.get(name, due_ms).map_or(NO_EXPIRY, |field| field.expire_at_ms);
@@ -467,7 +467,7 @@ fn hscan(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let options = ScanOptions::parse(ctx, Some("novalues"));
     let Context { keys, reply, .. } = ctx;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let Some(hash) = keys.read::<Hash>(&key)? else {
         collection_scan::answer_empty(reply);
         return Ok(());

@@ -313,7 +313,7 @@ fn resolve(keys: &mut Keys, pattern: &[u8], element: &Element<'_>) -> Option<Vec
     let mut name = pattern[..star].to_vec();
     element.write_to(&mut name);
     name.extend_from_slice(suffix);
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let key = Key::new(&name);
     let entry = keys.lookup(&key)?;
     let Some(field) = field else {

@@ -8,6 +8,7 @@ mod fields;
 mod locking;
 pub(crate) mod slots;
 mod undo;
+mod view;
 
 use std::ops::Range;
 
@@ -28,6 +29,8 @@ use crate::shards::LockedShards;
 use crate::snapshot::Change;
 use crate::touch::Touch;
 use crate::undo::Undo;
+
+pub use view::{Expired, View};
 
 /// The key holds a value of another type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,14 +55,14 @@ pub struct Keys {
     pub db: usize,
     /// The time at which the command runs, Unix milliseconds: see [`Keys::set_time`].
     pub now_ms: i64,
-    /// Times up to this one have passed: `now_ms`, unless nothing is to count as expired.
-    pub due_ms: i64,
+    /// See [`Keys::due_ms`].
+    due_ms: i64,
     /// How accesses are noted.
     pub touch: Touch,
-    /// Expired keys are not deleted when they are met, only hidden (CLIENT PAUSE, a replica).
-    pub keep_expired: bool,
-    /// A time to live that is over is set all the same, and hides its key (`import-mode`).
-    pub sets_past_times: bool,
+    /// See [`View::expired`].
+    expired: Expired,
+    /// See [`View::sets_past_times`].
+    sets_past_times: bool,
     /// Changes made by the command so far.
     pub dirty: u64,
     /// Effects for the journal and for subscribers.
@@ -92,7 +95,7 @@ impl Keys {
             now_ms: 0,
             due_ms: 0,
             touch: Touch::Nothing,
-            keep_expired: false,
+            expired: Expired::Hide,
             sets_past_times: false,
             dirty: 0,
             recorded: 0,
@@ -108,24 +111,6 @@ impl Keys {
     /// The engine behind.
     pub fn engine(&self) -> &'static Engine {
         self.engine
-    }
-
-    /// Sets the time at which commands run.
-    #[inline]
-    pub fn set_time(&mut self, now_ms: i64) {
-        (self.now_ms, self.due_ms) = (now_ms, now_ms);
-    }
-
-    /// Lets commands see expired keys as if they had not expired, until the time is set again.
-    pub fn see_expired(&mut self) {
-        self.due_ms = i64::MIN;
-    }
-
-    /// Whether a value that is to expire at this time is deleted at once instead: the time is over, and the
-    /// deletion is this server's to decide.
-    #[inline]
-    pub fn deletes_at_once(&self, at_ms: i64) -> bool {
-        at_ms <= self.now_ms && !self.keep_expired && !self.sets_past_times
     }
 
     /// This thread's counters.
@@ -228,7 +213,7 @@ impl Keys {
         match db.access(key, due_ms, |old| touch.next(old, random)) {
             Access::Live(entry) => return Some(entry.detach()),
             Access::Absent => {}
-            Access::Expired if self.keep_expired => {}
+            Access::Expired if self.expired == Expired::Keep => {}
             Access::Expired => self.delete_expired(key),
         }
         None
@@ -596,7 +581,7 @@ impl Keys {
         let due_ms = self.due_ms;
         let expired =
             self.db_of(key).get(key).is_some_and(|e| e.expiry_ms().is_some_and(|at_ms| at_ms <= due_ms));
-        if expired && !self.keep_expired {
+        if expired && !self.keeps_expired() {
             self.delete_expired(key);
         }
         expired

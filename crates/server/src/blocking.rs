@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{Denial, Origin, User};
 use martlet_base::sync::lock;
 use martlet_command::{Block, Copies, Error, Fieldsets, Handler, NO_REPLICAS, Request, TimeoutReply, Wait};
-use martlet_engine::{ReadyKey, Waiter};
+use martlet_engine::{Expired, ReadyKey, View, Waiter};
 use martlet_journal::Position;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
@@ -287,9 +287,9 @@ impl Worker {
         args: &Args<'_>,
         reply: &mut Reply,
     ) -> Result<Result<Option<Box<Block>>, Box<Error>>, Contained> {
-        let touch = self.begin_touching(request.touches, request.entry);
-        let keeps_expired = self.keeps_expired(request.entry);
-        let kept_expired = std::mem::replace(&mut self.keys.keep_expired, keeps_expired);
+        let expired = if self.keeps_expired(request.entry) { Expired::Keep } else { Expired::Hide };
+        let touch = self.touch_of(request.touches, request.entry);
+        let before = self.keys.set_view(View { expired, touch, ..self.keys.view() });
         let change = &self.keys.counters().change;
         let outcome = contain(change, || {
             change.begin_request();
@@ -305,7 +305,7 @@ impl Worker {
             };
             martlet_command::run(handler, &mut self.keys, reply, again)
         });
-        (self.keys.touch, self.keys.keep_expired) = (touch, kept_expired);
+        self.keys.set_view_here(before);
         outcome
     }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_command::{Control, Error, Flags, Request};
-use martlet_engine::Touch;
+use martlet_engine::{Expired, Touch, View};
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -170,24 +170,7 @@ impl Worker {
         args: &Args<'_>,
         deny_blocking: bool,
     ) {
-        self.keys.db = connection.session.db;
-        let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
-        // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
-        // deleted.
-        self.keys.keep_expired = self.keeps_expired(entry)
-            || self.shared.postpones(self.now_ms).is_some()
-            || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
-        if connection.session.flags.has(SessionFlags::IMPORT_SOURCE) && self.keys.sets_past_times {
-            self.keys.see_expired();
-        }
-        let (imports, sets_past_times) =
-            (connection.session.flags.has(SessionFlags::IMPORTS_SLOTS), self.keys.sets_past_times);
-        if imports {
-            // What is due is the source's to delete.
-            self.keys.see_expired();
-            self.keys.keep_expired = true;
-            self.keys.sets_past_times = true;
-        }
+        let before = self.keys.set_view(self.view_of(connection, entry));
         match martlet_command::key_hashes(entry.spec, args) {
             Some(hashes) => {
                 self.prefetch_many(self.keys.db, &hashes);
@@ -212,13 +195,8 @@ impl Worker {
                 }
             }
         }
-        if imports {
-            self.keys.sets_past_times = sets_past_times;
-        }
         // The command may have changed the role, or the configuration.
-        self.keys.keep_expired = self.keeps_expired_at_rest();
-        self.keys.due_ms = self.keys.now_ms;
-        self.keys.touch = touch;
+        self.keys.set_view_here(View { touch: before.touch, ..self.view_at_rest() });
         connection.count_fieldsets();
     }
 
@@ -250,15 +228,41 @@ impl Worker {
         }
     }
 
-    /// Whether expired keys stay when no command runs.
-    pub(crate) fn keeps_expired_at_rest(&self) -> bool {
-        let config = self.config.current();
-        config.replicaof.0.is_some() || config.import_mode
+    /// The view of a client's command.
+    fn view_of(&self, connection: &Connection, entry: &Entry) -> View {
+        let session = &connection.session;
+        // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
+        // deleted.
+        let keeps = self.keeps_expired(entry)
+            || self.shared.postpones(self.now_ms).is_some()
+            || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
+        let view = View {
+            db: session.db,
+            expired: if keeps { Expired::Keep } else { Expired::Hide },
+            touch: self.touch_of(!session.flags.has(SessionFlags::NO_TOUCH), entry),
+            ..self.keys.view()
+        };
+        if session.flags.has(SessionFlags::IMPORTS_SLOTS) {
+            // The source deletes the keys that are due.
+            return View { sets_past_times: true, ..view.seeing_expired() };
+        }
+        let imports = session.flags.has(SessionFlags::IMPORT_SOURCE) && view.sets_past_times;
+        if imports { view.seeing_expired() } else { view }
     }
 
-    /// Has a command record its accesses as the client wants it (CLIENT NO-TOUCH); returns the earlier
-    /// setting.
-    pub(crate) fn begin_touching(&mut self, touches: bool, entry: &Entry) -> Touch {
+    /// The view while no command runs.
+    pub(crate) fn view_at_rest(&self) -> View {
+        let config = self.config.current();
+        let (is_replica, imports) = (config.replicaof.0.is_some(), config.import_mode);
+        View {
+            expired: if is_replica || imports { Expired::Keep } else { Expired::Hide },
+            sets_past_times: imports && !is_replica,
+            ..self.keys.view()
+        }
+    }
+
+    /// How a command records its accesses for a client that wants so (CLIENT NO-TOUCH).
+    pub(crate) fn touch_of(&self, touches: bool, entry: &Entry) -> Touch {
         // A script's own client may have asked to record nothing; a change is recorded in any case.
         let policy = match self.keys.touch {
             Touch::Nothing => self.touch_policy(),
@@ -266,8 +270,7 @@ impl Worker {
         };
         let marks =
             touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH) || matches!(policy, Touch::Lrm(_));
-        let touch = if marks { policy } else { Touch::Nothing };
-        std::mem::replace(&mut self.keys.touch, touch)
+        if marks { policy } else { Touch::Nothing }
     }
 
     /// Runs a command of EXEC or a script, whose keys are locked, and all that follows but telling monitors.
@@ -279,23 +282,23 @@ impl Worker {
         args: &Args<'_>,
         first_key: Option<(usize, u64)>,
     ) {
-        self.keys.db = connection.session.db;
-        let touch = self.begin_touching(!connection.session.flags.has(SessionFlags::NO_TOUCH), entry);
+        let session = &connection.session;
+        let touch = self.touch_of(!session.flags.has(SessionFlags::NO_TOUCH), entry);
+        let mut view = View { db: session.db, touch, ..self.keys.view() };
         let began = self.mark;
-        let keep_expired = self.keys.keep_expired;
         let reasons = &self.shared.slow_path_reasons;
         let decides = reasons.has(SlowPathReason::Replica) || reasons.has(SlowPathReason::Importing);
-        if keep_expired && decides && self.keys.now_ms != 0 {
-            self.keys.keep_expired = self.keeps_expired(entry);
+        if view.expired == Expired::Keep && decides && self.keys.now_ms != 0 && !self.keeps_expired(entry) {
+            view.expired = Expired::Hide;
         }
+        let before = self.keys.set_view(view);
         self.run(connection, reply, entry, args, first_key, true);
-        self.keys.keep_expired = keep_expired;
         self.stats().nested_ns.add(self.shared.clock.elapsed_ns(began, self.mark));
         self.after_held(connection, entry, args);
         if self.keys.effects.has_news() {
             self.tell_news();
         }
-        self.keys.touch = touch;
+        self.keys.set_view_here(before);
     }
 
     /// Runs a command whose keys are held; statistics, slow log, errors. `first_key` is the argument that is

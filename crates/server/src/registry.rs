@@ -288,7 +288,7 @@ mod tests {
         let seed = Random::from_entropy().below(u64::MAX);
         println!("seed {seed}");
         let mut random = Random::seeded(seed);
-        let registry = Registry::new(&[]).unwrap();
+        let registry = crate::commands::registry(&[]).unwrap();
         let server_commands = registry.entries().iter().filter(|entry| !matches!(entry.run, Run::Data(_)));
         // Channels and slots are found as keys are, and are none; DEBUG's arguments are not documented.
         let keyed = server_commands.filter(|entry| {

@@ -163,7 +163,7 @@ fn watched_key_has_expired(call: &Call<'_>) -> bool {
             return false;
         }
         let entry = shard.keys.db(watched.db).get(&key);
-        entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= keys.due_ms)
+        entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= keys.due_ms())
     })
 }
 
@@ -207,7 +207,7 @@ fn watch(call: &mut Call<'_>) -> Outcome {
         }
         let key = Key::new(name);
         let keys = &mut call.worker.keys;
-        let due_ms = keys.due_ms;
+        let due_ms = keys.due_ms();
         let entry = keys.shard(key.shard()).keys.db(db).get(&key);
         let was_expired = entry.and_then(|e| e.expiry_ms()).is_some_and(|at_ms| at_ms <= due_ms);
         if keys.hooks_mut(&key).watch(db, name, &session.watch_flag, was_expired) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use martlet_engine::{Expired, View};
+
 use super::walk::parse_cursor;
 use crate::testing::{Fixture, START_MS};
 
@@ -285,9 +287,9 @@ fn walks_hide_and_delete_expired_keys() {
     assert_eq!(t.run("RANDOMKEY"), "nil");
     t.run("SET a 1 PX 10");
     t.advance_ms(10);
-    t.keys.keep_expired = true;
+    let before = t.keys.set_view(View { expired: Expired::Keep, ..t.keys.view() });
     assert_eq!(t.run("RANDOMKEY"), "\"a\"");
-    t.keys.keep_expired = false;
+    t.keys.set_view(before);
     assert_eq!(t.run("RANDOMKEY"), "nil");
 }
 

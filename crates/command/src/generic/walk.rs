@@ -112,7 +112,7 @@ pub(super) fn visit_slice(
     let mut visited = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let next = keys.visit_shard(shard, |keys| {
-        let (db, due_ms, hidden) = (keys.db, keys.due_ms, &keys.engine().hidden);
+        let (db, due_ms, hidden) = (keys.db, keys.due_ms(), &keys.engine().hidden);
         let next = scan(&keys.shard(shard).keys, db, &mut |entry| {
             visited += 1;
             if hidden.has_key(entry.key()) {
@@ -294,7 +294,7 @@ fn randomkey(ctx: &mut Context<'_>) -> Outcome {
                 ctx.reply.bulk(&name);
                 return Ok(());
             }
-            Some((name, true)) if ctx.keys.keep_expired => kept = Some(name),
+            Some((name, true)) if ctx.keys.keeps_expired() => kept = Some(name),
             _ => {}
         }
     }

@@ -16,7 +16,7 @@ use crate::string::expires_relatively;
 
 /// Deletes those of the fields that have expired.
 fn expire_first(keys: &mut Keys, key: &Key<'_>, names: &Args<'_>) -> Outcome {
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     if keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
         keys.expire_fields(key, names.iter());
     }
@@ -28,7 +28,7 @@ fn answer_values(keys: &Keys, reply: &mut Reply, key: &Key<'_>, names: &Args<'_>
     let hash = keys.get(key).and_then(|entry| entry.object::<Hash>());
     reply.array(names.len());
     for name in names.iter() {
-        value_or_null(reply, hash.and_then(|hash| hash.get(name, keys.due_ms)));
+        value_or_null(reply, hash.and_then(|hash| hash.get(name, keys.due_ms())));
     }
 }
 
@@ -46,7 +46,7 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
     keys.write::<Hash>(&key)?;
     let names = names?;
     expire_first(keys, &key, &names)?;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     reply.array(names.len());
     let mut deleted: Vec<&[u8]> = Vec::new();
     match keys.write::<Hash>(&key)? {
@@ -226,7 +226,7 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
     let options = SetOptions::parse(ctx)?;
     let key = ctx.key(1);
     let keys = &mut *ctx.keys;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     if let Some(if_exists) = options.if_key_exists {
         let exists = keys.write::<Hash>(&key)?.is_some_and(|hash| hash.live_len(due_ms) > 0);
         if exists != if_exists {
@@ -257,7 +257,7 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
 fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) -> Outcome {
     let limits = ctx.settings.hash_limits;
     let keys = &mut *ctx.keys;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let pairs = options.pairs;
     let mut hash = keys.create::<Hash>(key)?;
     hash.before_growth(pairs.len() / 2, longest(&pairs), limits);

@@ -209,7 +209,7 @@ fn set_times<'a>(
     condition: Condition,
 ) -> Result<Changed<'a>, Error> {
     let mut changed = Changed { results: Vec::new(), updated: Vec::new(), deleted: Vec::new() };
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let has_passed = keys.deletes_at_once(at_ms);
     let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok(changed) };
     for name in names.iter() {
@@ -311,7 +311,7 @@ fn time_left(ctx: &mut Context<'_>, unit: TimeUnit) -> Outcome {
     let key = ctx.key(1);
     let names = parse_some_fields(ctx.rest(2));
     let Context { keys, reply, .. } = ctx;
-    let (now_ms, due_ms) = (keys.now_ms, keys.due_ms);
+    let (now_ms, due_ms) = (keys.now_ms, keys.due_ms());
     let hash = keys.read::<Hash>(&key)?;
     let names = names?;
     let base_ms = if unit.relative { now_ms } else { 0 };
@@ -357,7 +357,7 @@ pub(super) fn done<'a>(names: Args<'a>, results: &[i64]) -> impl Iterator<Item =
 
 /// Removes the times of fields: an answer for each, and how many had one.
 pub(super) fn persist(keys: &mut Keys, key: &Key<'_>, names: Args<'_>) -> Result<(Vec<i64>, usize), Error> {
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok((vec![NO_FIELD; names.len()], 0)) };
     let mut remove = |name: &[u8]| match hash.get(name, due_ms).map(|field| field.expire_at_ms) {
         None => NO_FIELD,

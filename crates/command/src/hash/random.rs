@@ -30,7 +30,7 @@ fn hrandfield(ctx: &mut Context<'_>) -> Outcome {
     let with_values = ctx.argc() == 4;
     let key = ctx.key(1);
     let Context { keys, reply, .. } = ctx;
-    let due_ms = keys.due_ms;
+    let due_ms = keys.due_ms();
     let due = keys.read::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms);
     if due {
         keys.expire_all_fields(&key);

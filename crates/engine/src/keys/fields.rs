@@ -43,7 +43,7 @@ impl Keys {
         key: &Key<'_>,
         names: impl IntoIterator<Item = &'n [u8]>,
     ) -> usize {
-        if self.keep_expired {
+        if self.keeps_expired() {
             return 0;
         }
         let (db, due_ms) = (self.db, self.due_ms);
@@ -73,7 +73,7 @@ impl Keys {
     /// Deletes all fields that have expired (unless expired data is to be kept), and the key with the last
     /// field.
     pub fn expire_all_fields(&mut self, key: &Key<'_>) {
-        if !self.keep_expired {
+        if !self.keeps_expired() {
             self.collect_fields(key, usize::MAX, |_| ());
         }
     }

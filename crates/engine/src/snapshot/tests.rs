@@ -371,13 +371,13 @@ fn what_only_the_snapshot_keeps_is_counted() {
             "deleted",
             |k, n| add_members(k, n, 0..MEMBERS),
             |k, n| assert!(k.delete(&Key::new(n))),
-            300_000..600_000,
+            250_000..600_000,
         ),
         (
             "replaced",
             |k, n| add_members(k, n, 0..MEMBERS),
             |k, n| k.set_str(&Key::new(n), &[b'x'; 700_000], ExpiryChange::Clear),
-            300_000..600_000,
+            250_000..600_000,
         ),
         (
             "one member more",
@@ -389,7 +389,7 @@ fn what_only_the_snapshot_keeps_is_counted() {
             "twice as many",
             |k, n| add_members(k, n, 0..MEMBERS),
             |k, n| add_members(k, n, MEMBERS..2 * MEMBERS),
-            300_000..600_000,
+            250_000..600_000,
         ),
         (
             "a string that is copied",

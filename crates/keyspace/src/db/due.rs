@@ -38,7 +38,8 @@ impl Db {
         }
     }
 
-    /// Brings the index up to date for an entry of the table whose value may have changed; whether it was not.
+    /// Brings the index up to date for an entry of the table whose value may have changed; whether it was
+    /// not.
     #[inline]
     pub(crate) fn reindex(&mut self, entry: RawEntry) -> bool {
         match (entry.indexed_facts(), entry.facts()) {

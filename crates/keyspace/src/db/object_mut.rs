@@ -8,8 +8,8 @@ use crate::entry::RawEntry;
 use crate::value::Object;
 use crate::view::Detached;
 
-/// A collection of a database to be changed; when this ends, its size is recounted and the index brought up to
-/// date.
+/// A collection of a database to be changed; when this ends, its size is recounted and the index brought up
+/// to date.
 pub struct ObjectMut<'a, T: Object> {
     object: &'a mut T,
     entry: RawEntry,

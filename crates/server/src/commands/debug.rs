@@ -327,9 +327,10 @@ static OBJECT: ServerCommand = command("debug|object", -3, object as ServerHandl
 
 fn object(call: &mut Call<'_>) -> Outcome {
     // Also one that has expired and that no other command sees any more.
-    let due_ms = std::mem::replace(&mut call.worker.keys.due_ms, i64::MIN);
+    let view = call.worker.keys.view();
+    call.worker.keys.set_view(view.seeing_expired());
     let told = describe(call);
-    call.worker.keys.due_ms = due_ms;
+    call.worker.keys.set_view(view);
     call.reply.simple(&told?);
     Ok(())
 }

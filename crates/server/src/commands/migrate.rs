@@ -139,7 +139,6 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, ConfigStore};
-    use crate::registry::Registry;
     use crate::shared::Shared;
     use crate::worker::Worker;
 
@@ -149,7 +148,7 @@ mod tests {
         let seed = Random::from_entropy().below(u64::MAX);
         println!("seed {seed}");
         let mut random = Random::seeded(seed);
-        let registry = Box::leak(Box::new(Registry::new(&[]).unwrap()));
+        let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
         let mut worker = Worker::new(Box::leak(Box::new(shared)), 0);
         let (ours, _theirs) = UnixStream::pair().unwrap();

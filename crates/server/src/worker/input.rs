@@ -211,9 +211,9 @@ impl Worker {
     /// nothing closes the connection.
     fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         let mark = &self.keys.counters().change;
-        let at_rest = (self.keys.touch, self.keys.keep_expired, self.keys.sets_past_times);
+        let at_rest = self.keys.view();
         contain(mark, || self.process_slice(connection, input)).unwrap_or_else(|panic| {
-            (self.keys.touch, self.keys.keep_expired, self.keys.sets_past_times) = at_rest;
+            self.keys.set_view_here(at_rest);
             self.give_up_request(connection, panic);
             input.len()
         })
@@ -224,7 +224,6 @@ impl Worker {
     #[cold]
     fn give_up_request(&mut self, connection: &mut Connection, panic: Contained) {
         self.keys.abandon();
-        self.keys.due_ms = self.keys.now_ms;
         self.origin = 0;
         self.slot_use.end_nested(false);
         self.enter();

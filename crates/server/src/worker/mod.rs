@@ -269,8 +269,7 @@ impl Worker {
             eviction: Deletion::new(config.lazyfree_lazy_eviction),
             removal: Deletion::new(config.lazyfree_lazy_server_del),
         };
-        self.keys.keep_expired = self.keeps_expired_at_rest();
-        self.keys.sets_past_times = config.import_mode && config.replicaof.0.is_none();
+        self.keys.set_view(self.view_at_rest());
         self.refresh_time();
     }
 
@@ -319,11 +318,7 @@ impl Worker {
     pub(crate) fn freeze_time(&mut self) {
         self.frozen_us = self.marked_us();
         self.now_ms = self.frozen_us / 1_000;
-        let sees_expired = self.keys.due_ms != self.keys.now_ms;
         self.keys.set_time(self.now_ms);
-        if sees_expired {
-            self.keys.see_expired();
-        }
     }
 
     /// How accesses to keys are noted under the configured policy.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::sync::lock;
 use martlet_command::Flags;
+use martlet_engine::{Expired, View};
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 
@@ -76,12 +77,10 @@ impl Worker {
             if !self.keys.lock_shard_unless_busy(key.shard()) {
                 return own_keys.add(self.now_ms, db, &name);
             }
-            let keeps = std::mem::replace(&mut self.keys.keep_expired, false);
-            let at_ms = self.keys.in_db(db, |keys| {
-                keys.delete_if_expired(&key);
-                keys.expiry_ms(&key)
-            });
-            self.keys.keep_expired = keeps;
+            let before = self.keys.set_view(View { db, expired: Expired::Hide, ..self.keys.view() });
+            self.keys.delete_if_expired(&key);
+            let at_ms = self.keys.expiry_ms(&key);
+            self.keys.set_view(before);
             self.release_keys();
             self.keys.recorded = 0;
             // It has been given another time since.

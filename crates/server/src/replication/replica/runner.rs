@@ -55,16 +55,15 @@ impl Runner {
             // Only times relative to now need the clock.
             worker.keys.set_time(0);
         }
-        if is_data {
-            // Due keys are the primary's to delete.
-            worker.keys.see_expired();
-        }
         worker.keys.db = self.connection.session.db;
+        // Due keys are the primary's to delete.
+        let before = is_data.then(|| worker.keys.set_view(worker.keys.view().seeing_expired()));
         if nested {
             worker.run_nested(&mut self.connection, &mut reply, entry, args, first_key);
         } else {
             worker.run(&mut self.connection, &mut reply, entry, args, first_key, true);
         }
+        before.map(|view| worker.keys.set_view_here(view));
         worker.keys.set_time(now_ms);
         if reply.as_bytes().first() == Some(&b'-') {
             complain(worker, reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
