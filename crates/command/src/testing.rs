@@ -51,6 +51,8 @@ pub struct Fixture {
     pub fieldsets: Fieldsets,
     /// The wait of the last request, if it blocked.
     pub block: Option<Block>,
+    /// The known commands.
+    pub families: Vec<&'static [&'static Command<Handler>]>,
     /// How many changes the last request made.
     pub dirty: u64,
     effects: Vec<String>,
@@ -82,6 +84,7 @@ impl Fixture {
             deny_blocking: false,
             fieldsets: Fieldsets::default(),
             block: None,
+            families: FAMILIES.to_vec(),
             dirty: 0,
             effects: Vec::new(),
             events: Vec::new(),
@@ -102,7 +105,7 @@ impl Fixture {
         self.block = None;
         self.keys.dirty = 0;
         let args = owned.view();
-        let outcome = match find(&args) {
+        let outcome = match find(&self.families, &args) {
             Ok(command) => self.execute(command, args, &mut reply),
             Err(error) => Err(error),
         };
@@ -223,10 +226,13 @@ impl Drop for Fixture {
 }
 
 /// The command that a request names.
-fn find(args: &Args<'_>) -> Result<&'static Command<Handler>, Error> {
+fn find(
+    families: &[&'static [&'static Command<Handler>]],
+    args: &Args<'_>,
+) -> Result<&'static Command<Handler>, Error> {
     let is = |name: &str, at: usize| args.at(at).eq_ignore_ascii_case(name.as_bytes());
-    let all = FAMILIES.iter().flat_map(|family| family.iter());
-    let Some(command) = all.into_iter().find(|c| is(c.spec.name, 0)) else {
+    let all = families.iter().flat_map(|family| family.iter());
+    let Some(command) = all.copied().find(|c| is(c.spec.name, 0)) else {
         return Err(Error::Text(format!("ERR unknown command '{}'", String::from_utf8_lossy(args.at(0)))));
     };
     if command.subcommands.is_empty() || args.len() < 2 {

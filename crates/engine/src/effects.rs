@@ -38,6 +38,8 @@ impl EventClass {
     pub const ARRAY: EventClass = EventClass(1 << 21);
     /// `m`: not part of `A`.
     pub const MISSED: EventClass = EventClass(1 << 11);
+    /// Changes of modules' types.
+    pub const MODULE: EventClass = EventClass(1 << 13);
     /// `n`: not part of `A`.
     pub const NEW: EventClass = EventClass(1 << 14);
     /// `o`: not part of `A`.

@@ -1,0 +1,306 @@
+//! What holds for every data type, by its descriptor: each goes round in every version, by DUMP, and by the
+//! commands that make it, its digest tells so, a clone is left alone, its size is what it has allocated, and
+//! what is due in it goes without a command.
+//!
+//! `bag` is a type that only this test has.
+
+mod bag;
+
+use martlet_base::alloc::{Accounting, thread_bytes};
+use martlet_command::testing::{Fixture, START_MS};
+use martlet_keyspace::{Key, Kind, Value, ValueRef};
+use martlet_values::file::{FileWriter, Item, ReadOptions, Record, read_file};
+use martlet_values::{
+    Carried, Commands, Digest, Form, Limits, TYPES, VERSION_NEWEST, VERSION_OLDEST, VERSION_VALKEY,
+    requirement,
+};
+
+#[global_allocator]
+static ALLOCATOR: Accounting = Accounting;
+
+static MODULES: [&martlet_values::ModuleDescriptor; 1] = [&bag::descriptor::DESCRIPTOR];
+
+fn fixture() -> Fixture {
+    martlet_values::install(&MODULES);
+    let mut fixture = Fixture::new();
+    fixture.families.push(bag::commands::COMMANDS);
+    fixture
+}
+
+/// A payload of a module that nobody has here: `test-type`, an integer, a double and strings.
+fn carried_payload(strings: usize) -> Vec<u8> {
+    let mut body = vec![7, 0x81];
+    body.extend(martlet_rdb::module::ModuleId::new(b"test-type", 5).0.to_be_bytes());
+    body.extend([2, 7, 4]);
+    body.extend(1.5f64.to_le_bytes());
+    for number in 0..strings {
+        body.extend([5, 6]);
+        body.extend(format!("{number:06}").bytes());
+    }
+    body.push(0);
+    body.extend(10u16.to_le_bytes());
+    let sum = martlet_rdb::crc64::crc64(0, &body);
+    body.extend(sum.to_le_bytes());
+    body
+}
+
+/// A command of the arguments.
+type Words = Vec<Vec<u8>>;
+
+fn words(line: &str) -> Words {
+    line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+}
+
+/// The commands that make keys of a kind at the key `k`, and for each one that changes it.
+fn samples(kind: Kind) -> Vec<(Vec<Words>, Words)> {
+    let lines = |count: usize, line: &dyn Fn(usize) -> String, change: &str| {
+        ((0..count).map(|number| words(&line(number))).collect(), words(change))
+    };
+    let restore = |strings| {
+        let words: Words =
+            [b"RESTORE".as_slice(), b"k", b"0", &carried_payload(strings)].map(<[u8]>::to_vec).into();
+        (vec![words], words_of_change())
+    };
+    match kind {
+        Kind::String => vec![
+            lines(1, &|_| "SET k 12".into(), "APPEND k x"),
+            lines(1, &|_| format!("SET k {}", "text".repeat(20_000)), "SETRANGE k 5 y"),
+        ],
+        Kind::List => [3, 3_000].map(|n| lines(n, &|i| format!("RPUSH k e{i}"), "LSET k 0 y")).into(),
+        Kind::Set => [3, 3_000]
+            .into_iter()
+            .flat_map(|n| {
+                [
+                    lines(n, &|i| format!("SADD k {i}"), "SADD k 1000000"),
+                    lines(n, &|i| format!("SADD k e{i}"), "SADD k y"),
+                ]
+            })
+            .collect(),
+        Kind::ZSet => {
+            [3, 3_000].map(|n| lines(n, &|i| format!("ZADD k {}.5 e{i}", i % 100), "ZINCRBY k 1 e1")).into()
+        }
+        Kind::Hash => [3, 3_000]
+            .into_iter()
+            .flat_map(|n| {
+                let timed = |i: usize| match i % 3 {
+                    0 => format!("HSETEX k EXAT {} FIELDS 1 f{i} v", START_MS / 1000 + 900 + i as i64),
+                    _ => format!("HSET k f{i} v{i}"),
+                };
+                [lines(n, &|i| format!("HSET k f{i} v{i}"), "HSET k f1 y"), lines(n, &timed, "HSET k f1 y")]
+            })
+            .collect(),
+        Kind::Module => [3, 3_000]
+            .into_iter()
+            .flat_map(|n| [lines(n, &|i| format!("BAG.ADD k w{i:05} 2"), "BAG.ADD k w00001 3"), restore(n)])
+            .collect(),
+        Kind::Stream => {
+            let grouped = |i: usize| match i {
+                0 => "XGROUP CREATE k g 0 MKSTREAM".into(),
+                5 => "XREADGROUP GROUP g c COUNT 3 STREAMS k >".into(),
+                7 => "XNACK k g FAIL IDS 1 1-1".into(),
+                i => format!("XADD k {i}-1 f{} v{i}", i % 2),
+            };
+            let named = |i: usize| format!("XADD k IDMP p i{i} * f v");
+            vec![
+                lines(3, &|i| format!("XADD k {}-1 f v", i + 1), "XADD k * f y"),
+                lines(3_000, &|i| format!("XADD k {}-1 f{} v{i}", i + 1, i % 5), "XDEL k 2-1"),
+                lines(50, &grouped, "XADD k * f y"),
+                lines(3, &named, "XADD k * f y"),
+            ]
+        }
+        Kind::Array => {
+            [3, 3_000].map(|n| lines(n, &|i| format!("ARSET k {} v{i}", i * 3), "ARSET k 0 y")).into()
+        }
+    }
+}
+
+/// Nothing changes a value of an unknown module but its removal.
+fn words_of_change() -> Words {
+    words("DEL k")
+}
+
+fn run(fixture: &mut Fixture, words: &Words) {
+    let reply = fixture.run_args(words);
+    assert!(!reply.starts_with(b"-"), "{}: {}", words[0].escape_ascii(), reply.escape_ascii());
+}
+
+fn digest(fixture: &mut Fixture, name: &[u8]) -> Option<String> {
+    let key = Key::new(name);
+    fixture.keys.with_shard(key.shard(), |keys| {
+        keys.get(&key).map(|entry| {
+            let mut digest = Digest::default();
+            martlet_values::digest(&entry, &mut digest);
+            digest.hex()
+        })
+    })
+}
+
+fn value(fixture: &mut Fixture, name: &[u8]) -> Value {
+    let key = Key::new(name);
+    fixture.keys.with_shard(key.shard(), |keys| keys.get(&key).expect("the key is there").value())
+}
+
+/// For each sample of each type: the fixture that has it at `k`, and the command that changes it.
+fn each(mut check: impl FnMut(&str, &mut Fixture, &Words)) {
+    for data_type in TYPES {
+        for (number, (make, change)) in samples(data_type.kind).into_iter().enumerate() {
+            let mut fixture = fixture();
+            make.iter().for_each(|words| run(&mut fixture, words));
+            assert_eq!(value(&mut fixture, b"k").kind(), data_type.kind);
+            check(&format!("{} {number}", data_type.name()), &mut fixture, &change);
+        }
+    }
+}
+
+fn in_file(value: ValueRef<'_>, form: Form) -> Value {
+    let mut writer = FileWriter::new(Vec::new(), form, &[], true);
+    writer.record(&Record { db: 0, key: b"k", expiry_ms: None, access: None, value });
+    let file = writer.finish().unwrap();
+    let options = ReadOptions { verify: true, any_version: false, limits: Limits::default() };
+    let mut read = None;
+    read_file(&file[..], file.len() as u64, &options, |item, _| {
+        if let Item::Record(record) = item {
+            read = Some(record.value);
+        }
+        Ok(())
+    })
+    .unwrap();
+    read.expect("one record")
+}
+
+#[test]
+fn values_go_round_in_every_version_that_holds_them() {
+    each(|what, fixture, _| {
+        let (value, before) = (value(fixture, b"k"), digest(fixture, b"k"));
+        for version in (VERSION_OLDEST..=VERSION_NEWEST).chain([VERSION_VALKEY]) {
+            if requirement(value.view()).is_some_and(|requirement| !requirement.is_met_by(version)) {
+                continue;
+            }
+            for compress in [false, true] {
+                let back = in_file(value.view(), Form { version, compress });
+                let key = Key::new(b"back");
+                fixture.keys.with_shard(key.shard(), |keys| keys.set_value(&key, back, None));
+                assert_eq!(digest(fixture, b"back"), before, "{what} in version {version}");
+            }
+        }
+        assert!(value.view().lowest_version() <= VERSION_NEWEST, "{what}");
+    });
+}
+
+#[test]
+fn dumps_and_the_commands_of_the_append_only_base_make_the_same_value() {
+    each(|what, fixture, _| {
+        let before = digest(fixture, b"k");
+        let payload = martlet_values::payload::dump(value(fixture, b"k").view(), true);
+        let restore = [b"RESTORE".as_slice(), b"d", b"0", &payload].map(<[u8]>::to_vec).into();
+        run(fixture, &restore);
+        assert_eq!(digest(fixture, b"d"), before, "{what}");
+
+        let value = value(fixture, b"k");
+        let mut all: Vec<Words> = Vec::new();
+        let mut take = |arguments: &[&[u8]]| all.push(arguments.iter().map(|word| word.to_vec()).collect());
+        martlet_values::write_commands(value.view(), b"c", &mut Commands::new(&mut take));
+        all.iter().for_each(|words| run(fixture, words));
+        assert_eq!(digest(fixture, b"c"), before, "{what}");
+        let encoding = |fixture: &mut Fixture, name: &str| fixture.run(&format!("OBJECT ENCODING {name}"));
+        assert_eq!(encoding(fixture, "d"), encoding(fixture, "k"), "{what}");
+        assert_eq!(fixture.run("TYPE c"), fixture.run("TYPE k"), "{what}");
+    });
+}
+
+#[test]
+fn a_change_leaves_the_clone_alone() {
+    each(|what, fixture, change| {
+        let (clone, before) = (value(fixture, b"k"), digest(fixture, b"k"));
+        run(fixture, change);
+        assert_ne!(digest(fixture, b"k"), before, "{what}");
+        let key = Key::new(b"clone");
+        fixture.keys.with_shard(key.shard(), |keys| keys.set_value(&key, clone, None));
+        assert_eq!(digest(fixture, b"clone"), before, "{what}");
+    });
+}
+
+#[test]
+fn the_size_of_a_value_is_what_it_has_allocated() {
+    each(|what, fixture, _| {
+        let payload = martlet_values::payload::dump(value(fixture, b"k").view(), false);
+        let before = thread_bytes();
+        let back = martlet_values::payload::restore(&payload, &Limits::default()).unwrap();
+        let allocated = thread_bytes() - before;
+        let key = Key::new(b"k");
+        let own = fixture.keys.with_shard(key.shard(), |keys| {
+            keys.set_value(&key, back, None);
+            keys.get(&key).expect("the key is there").heap_bytes()
+        }) as i64;
+        // The entry itself, and nodes that are not full.
+        const FIXED_BYTES: i64 = 512;
+        assert!((own - allocated).abs() <= allocated / 20 + FIXED_BYTES, "{what}: {own} of {allocated}");
+    });
+}
+
+#[test]
+fn due_parts_go_without_a_command() {
+    let mut fixture = fixture();
+    let due = |fixture: &mut Fixture| {
+        let shard = Key::new(b"k").shard();
+        fixture.keys.with_shard(shard, |keys| keys.shard(shard).keys.db(0).next_due_ms())
+    };
+    run(&mut fixture, &words("BAG.ADD k a 1"));
+    assert_eq!(due(&mut fixture), None);
+    run(&mut fixture, &words(&format!("BAG.ADD k b 1 {}", START_MS + 500)));
+    run(&mut fixture, &words(&format!("BAG.ADD k c 1 {}", START_MS + 100)));
+    assert_eq!(due(&mut fixture), Some(START_MS + 100));
+    fixture.advance_ms(200);
+    assert_eq!(fixture.run("BAG.COUNT k c"), ":0");
+    fixture.expire_due();
+    assert_eq!(due(&mut fixture), Some(START_MS + 500));
+    run(&mut fixture, &words("COPY k copy"));
+    run(&mut fixture, &words("DEL k"));
+    assert_eq!(due(&mut fixture), None);
+    fixture.advance_ms(500);
+    fixture.expire_due();
+    assert_eq!(fixture.run("BAG.COUNT copy a"), ":1");
+    let Value::Module(copy) = value(&mut fixture, b"copy") else { panic!("no module's value") };
+    assert_eq!(copy.get::<bag::structure::Bag>().unwrap().words().len(), 1);
+}
+
+#[test]
+fn values_of_unknown_modules_are_carried() {
+    let mut fixture = fixture();
+    let payload = carried_payload(5);
+    let restore = [b"RESTORE".as_slice(), b"k", b"0", &payload].map(<[u8]>::to_vec).into();
+    run(&mut fixture, &restore);
+    assert_eq!(fixture.run("TYPE k"), "+test-type");
+    assert_eq!(fixture.run("OBJECT ENCODING k"), "\"raw\"");
+    assert!(fixture.run("GET k").starts_with("-WRONGTYPE"));
+    assert!(fixture.run("BAG.ADD k w 1").starts_with("-WRONGTYPE"));
+    assert_eq!(fixture.run("SCAN 0 TYPE TEST-type COUNT 100000"), "[\"0\" [\"k\"]]");
+    assert_eq!(fixture.run("SCAN 0 TYPE module COUNT 100000"), "[\"0\" []]");
+    let Value::Module(carried) = value(&mut fixture, b"k") else { panic!("no module's value") };
+    assert!(carried.get::<Carried>().is_some());
+    assert!(martlet_values::payload::dump(value(&mut fixture, b"k").view(), false) == payload);
+    let mut cut = payload.clone();
+    cut.truncate(payload.len() - 12);
+    cut.extend(10u16.to_le_bytes());
+    let sum = martlet_rdb::crc64::crc64(0, &cut);
+    cut.extend(sum.to_le_bytes());
+    let restore: Words = [b"RESTORE".as_slice(), b"bad", b"0", &cut].map(<[u8]>::to_vec).into();
+    assert_eq!(fixture.run_args(&restore), b"-ERR Bad data format\r\n");
+}
+
+#[test]
+fn a_known_type_of_an_unknown_version_is_carried() {
+    let mut fixture = fixture();
+    run(&mut fixture, &words("BAG.ADD k w 1"));
+    let mut payload = martlet_values::payload::dump(value(&mut fixture, b"k").view(), false);
+    // The version is in the id's last ten bits, behind the type byte and the length's first.
+    payload[9] ^= 2;
+    payload.truncate(payload.len() - 8);
+    let sum = martlet_rdb::crc64::crc64(0, &payload);
+    payload.extend(sum.to_le_bytes());
+    let restore: Words = [b"RESTORE".as_slice(), b"later", b"0", &payload].map(<[u8]>::to_vec).into();
+    run(&mut fixture, &restore);
+    assert_eq!(fixture.run("TYPE later"), "+bag-words");
+    assert!(fixture.run("BAG.COUNT later w").starts_with("-WRONGTYPE"));
+    assert!(martlet_values::payload::dump(value(&mut fixture, b"later").view(), false) == payload);
+}
