@@ -4,6 +4,7 @@
 mod access;
 mod append_only;
 mod busy_scripts;
+mod carried;
 mod cli;
 mod cluster;
 mod command_table;
