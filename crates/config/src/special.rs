@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use martlet_spec::EventClass;
+
 use super::value::{Kind, Lines, Value, lenient_integer, memory, memory_text, single};
 
 /// The working directory of the process, or the root where it has none.
@@ -183,99 +185,14 @@ impl Value for [i32; 3] {
 pub struct KeyspaceEvents(pub u32);
 
 impl KeyspaceEvents {
-    /// `K`: publish on `__keyspace@<db>__:<key>`.
-    pub const KEYSPACE: u32 = 1;
-    /// `E`: publish on `__keyevent@<db>__:<event>`.
-    pub const KEYEVENT: u32 = 1 << 1;
-    /// `g`: commands of no type, such as DEL and EXPIRE.
-    pub const GENERIC: u32 = 1 << 2;
-    /// `$`: strings.
-    pub const STRING: u32 = 1 << 3;
-    /// `l`: lists.
-    pub const LIST: u32 = 1 << 4;
-    /// `s`: sets.
-    pub const SET: u32 = 1 << 5;
-    /// `h`: hashes.
-    pub const HASH: u32 = 1 << 6;
-    /// `z`: sorted sets.
-    pub const SORTED_SET: u32 = 1 << 7;
-    /// `x`: keys that expired.
-    pub const EXPIRED: u32 = 1 << 8;
-    /// `e`: keys that were evicted.
-    pub const EVICTED: u32 = 1 << 9;
-    /// `t`: streams.
-    pub const STREAM: u32 = 1 << 10;
-    /// `a`: arrays.
-    pub const ARRAY: u32 = 1 << 21;
-    /// `m`: reads of keys that are not there; not part of `A`.
-    pub const KEY_MISS: u32 = 1 << 11;
-    /// `d`: module types.
-    pub const MODULE: u32 = 1 << 13;
-    /// `n`: keys that came into being; not part of `A`.
-    pub const NEW: u32 = 1 << 14;
-    /// `o`: keys whose value was replaced by another; not part of `A`.
-    pub const OVERWRITTEN: u32 = 1 << 15;
-    /// `c`: keys whose value was replaced by one of another type; not part of `A`.
-    pub const TYPE_CHANGED: u32 = 1 << 16;
-    /// `S`: publish on `__subkeyspace@<db>__:<key>`.
-    pub const SUBKEYSPACE: u32 = 1 << 17;
-    /// `T`: publish on `__subkeyevent@<db>__:<event>`.
-    pub const SUBKEYEVENT: u32 = 1 << 18;
-    /// `I`: publish on `__subkeyspaceitem@<db>__:<key>\n<subkey>`.
-    pub const SUBKEYSPACEITEM: u32 = 1 << 19;
-    /// `V`: publish on `__subkeyspaceevent@<db>__:<event>|<key>`.
-    pub const SUBKEYSPACEEVENT: u32 = 1 << 20;
-    /// `A`: every class but those that exclude themselves from it.
-    pub const ALL: u32 = Self::GENERIC
-        | Self::STRING
-        | Self::LIST
-        | Self::SET
-        | Self::HASH
-        | Self::SORTED_SET
-        | Self::EXPIRED
-        | Self::EVICTED
-        | Self::STREAM
-        | Self::MODULE
-        | Self::ARRAY;
-
-    /// The letters of classes, in the order in which they are shown, unless `A` is shown for all of them.
-    const CLASSES: [(u8, u32); 14] = [
-        (b'g', Self::GENERIC),
-        (b'$', Self::STRING),
-        (b'l', Self::LIST),
-        (b's', Self::SET),
-        (b'h', Self::HASH),
-        (b'z', Self::SORTED_SET),
-        (b'x', Self::EXPIRED),
-        (b'e', Self::EVICTED),
-        (b't', Self::STREAM),
-        (b'd', Self::MODULE),
-        (b'a', Self::ARRAY),
-        (b'n', Self::NEW),
-        (b'o', Self::OVERWRITTEN),
-        (b'c', Self::TYPE_CHANGED),
-    ];
-    /// The letters that are shown behind the classes or `A`.
-    const REST: [(u8, u32); 7] = [
-        (b'K', Self::KEYSPACE),
-        (b'E', Self::KEYEVENT),
-        (b'm', Self::KEY_MISS),
-        (b'S', Self::SUBKEYSPACE),
-        (b'T', Self::SUBKEYEVENT),
-        (b'I', Self::SUBKEYSPACEITEM),
-        (b'V', Self::SUBKEYSPACEEVENT),
-    ];
-
     /// Every letter but `A`, in the order in which they are shown.
     #[cfg(test)]
     pub(super) fn all_letters() -> String {
-        Self::CLASSES.iter().chain(&Self::REST).map(|(letter, _)| char::from(*letter)).collect()
+        EventClass::CLASSES.iter().chain(&EventClass::REST).map(|(letter, _)| char::from(*letter)).collect()
     }
 
-    /// Whether events of that class are published at all.
-    #[inline]
-    pub fn has(self, class: u32) -> bool {
-        self.0 & class != 0
+    fn has(self, class: EventClass) -> bool {
+        self.0 & class.0 != 0
     }
 }
 
@@ -284,12 +201,12 @@ impl Value for KeyspaceEvents {
         let mut events = 0;
         for letter in single(words)? {
             events |= match letter {
-                b'A' => Self::ALL,
-                _ => Self::CLASSES
+                b'A' => EventClass::ALL.0,
+                _ => EventClass::CLASSES
                     .iter()
-                    .chain(&Self::REST)
+                    .chain(&EventClass::REST)
                     .find(|(known, _)| known == letter)
-                    .map(|(_, class)| *class)
+                    .map(|(_, class)| class.0)
                     .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdnocaSTIV'.")?,
             };
         }
@@ -297,11 +214,12 @@ impl Value for KeyspaceEvents {
     }
 
     fn render(&self, _: &Kind) -> Vec<u8> {
-        let letters = |classes: &[(u8, u32)]| -> Vec<u8> {
+        let letters = |classes: &[(u8, EventClass)]| -> Vec<u8> {
             classes.iter().filter(|(_, class)| self.has(*class)).map(|(letter, _)| *letter).collect()
         };
-        let mut text = if self.0 & Self::ALL == Self::ALL { b"A".into() } else { letters(&Self::CLASSES) };
-        text.extend(letters(&Self::REST));
+        let all = EventClass::ALL.0;
+        let mut text = if self.0 & all == all { b"A".into() } else { letters(&EventClass::CLASSES) };
+        text.extend(letters(&EventClass::REST));
         text
     }
 

@@ -6,61 +6,7 @@
 
 use martlet_journal::{Pending, encode, encode_request};
 use martlet_protocol::request::Args;
-
-/// Classes of key events; the bits of `notify-keyspace-events`.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct EventClass(pub u32);
-
-impl EventClass {
-    /// `K`: publish to `__keyspace@…`.
-    pub const KEYSPACE: EventClass = EventClass(1);
-    /// `E`: publish to `__keyevent@…`.
-    pub const KEYEVENT: EventClass = EventClass(1 << 1);
-    /// `g`: DEL, EXPIRE, RENAME and the like.
-    pub const GENERIC: EventClass = EventClass(1 << 2);
-    /// `$`.
-    pub const STRING: EventClass = EventClass(1 << 3);
-    /// `l`.
-    pub const LIST: EventClass = EventClass(1 << 4);
-    /// `s`.
-    pub const SET: EventClass = EventClass(1 << 5);
-    /// `h`.
-    pub const HASH: EventClass = EventClass(1 << 6);
-    /// `z`.
-    pub const ZSET: EventClass = EventClass(1 << 7);
-    /// `x`.
-    pub const EXPIRED: EventClass = EventClass(1 << 8);
-    /// `e`.
-    pub const EVICTED: EventClass = EventClass(1 << 9);
-    /// `t`.
-    pub const STREAM: EventClass = EventClass(1 << 10);
-    /// `a`.
-    pub const ARRAY: EventClass = EventClass(1 << 21);
-    /// `m`: not part of `A`.
-    pub const MISSED: EventClass = EventClass(1 << 11);
-    /// Changes of modules' types.
-    pub const MODULE: EventClass = EventClass(1 << 13);
-    /// `n`: not part of `A`.
-    pub const NEW: EventClass = EventClass(1 << 14);
-    /// `o`: not part of `A`.
-    pub const OVERWRITTEN: EventClass = EventClass(1 << 15);
-    /// `c`: not part of `A`.
-    pub const TYPE_CHANGED: EventClass = EventClass(1 << 16);
-    /// `S`: publish to `__subkeyspace@…`.
-    pub const SUBKEYSPACE: EventClass = EventClass(1 << 17);
-    /// `T`: publish to `__subkeyevent@…`.
-    pub const SUBKEYEVENT: EventClass = EventClass(1 << 18);
-    /// `I`: publish to `__subkeyspaceitem@…`.
-    pub const SUBKEYSPACEITEM: EventClass = EventClass(1 << 19);
-    /// `V`: publish to `__subkeyspaceevent@…`.
-    pub const SUBKEYSPACEEVENT: EventClass = EventClass(1 << 20);
-    /// The channels that name subkeys.
-    pub const OF_SUBKEYS: EventClass = EventClass(
-        Self::SUBKEYSPACE.0 | Self::SUBKEYEVENT.0 | Self::SUBKEYSPACEITEM.0 | Self::SUBKEYSPACEEVENT.0,
-    );
-    /// The channels, without one of which nothing is published.
-    pub const CHANNELS: EventClass = EventClass(Self::KEYSPACE.0 | Self::KEYEVENT.0 | Self::OF_SUBKEYS.0);
-}
+use martlet_spec::EventClass;
 
 /// An event of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_keyspace::{Entry, Key};
+use martlet_spec::EventClass;
 
-use crate::effects::EventClass;
 use crate::keys::Keys;
 use crate::touch::{Lrfu, Touch};
 

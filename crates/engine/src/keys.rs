@@ -18,10 +18,11 @@ use martlet_journal::Position;
 use martlet_keyspace::{
     Access, Collection, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut, StrValue, Value,
 };
+use martlet_spec::EventClass;
 use triomphe::Arc;
 
 use crate::counters::Counters;
-use crate::effects::{Cause, Effects, EventClass};
+use crate::effects::{Cause, Effects};
 use crate::engine::{Engine, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;

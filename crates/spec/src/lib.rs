@@ -7,6 +7,7 @@ pub mod about;
 pub mod cursor;
 pub mod entry;
 pub mod error;
+pub mod events;
 pub mod flags;
 pub mod handshake;
 pub mod syntax;
@@ -18,4 +19,5 @@ pub use entry::{
     LibraryChange, ScriptSource, Spec, command, container,
 };
 pub use error::{Error, Outcome};
+pub use events::EventClass;
 pub use flags::{Acl, Flags, KeyFlags};

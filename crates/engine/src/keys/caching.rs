@@ -66,8 +66,8 @@ mod tests {
     use martlet_keyspace::ExpiryChange;
 
     use super::*;
-    use crate::effects::EventClass;
     use crate::engine::Engine;
+    use martlet_spec::EventClass;
 
     fn keys() -> Keys {
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));

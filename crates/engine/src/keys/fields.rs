@@ -5,7 +5,7 @@ use martlet_keyspace::Key;
 use martlet_types::hash::Hash;
 
 use super::Keys;
-use crate::effects::EventClass;
+use martlet_spec::EventClass;
 
 /// Fields of one hash that have expired.
 struct Expired {

@@ -5,7 +5,9 @@ use martlet_keyspace::{Key, PLACE_BYTES};
 
 use super::Keys;
 
-use crate::effects::{Deletion, EventClass};
+use martlet_spec::EventClass;
+
+use crate::effects::Deletion;
 
 /// A place in the walk over a slot's keys.
 #[derive(Copy, Clone, Debug, Default)]

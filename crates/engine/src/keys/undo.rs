@@ -50,9 +50,9 @@ mod tests {
     use martlet_types::list::{End, List};
 
     use super::*;
-    use crate::effects::EventClass;
     use crate::engine::Engine;
     use crate::undo::KEPT_KEYS_MAX;
+    use martlet_spec::EventClass;
 
     fn keys(engine: &'static Engine, thread: usize) -> Keys {
         Keys::new(engine, thread, Random::from_entropy())
