@@ -78,6 +78,11 @@ pub trait Object: Sized {
     fn indexed_facts(&self) -> Facts {
         self.facts()
     }
+    /// Whether the index has what it is to have; false also where only a look at the entry can tell.
+    #[inline]
+    fn is_indexed(&self) -> bool {
+        self.facts() == self.indexed_facts()
+    }
     /// Records what the index has of it: its facts now, or nothing.
     fn record_facts(&mut self, _facts: Option<Facts>) {}
     /// Number of elements; a collection without any does not stay in the keyspace, unless it is a stream.
@@ -391,6 +396,10 @@ collections! {
         fn indexed_facts(&self) -> Facts {
             timed(self.indexed_expiry_ms())
         }
+        #[inline]
+        fn is_indexed(&self) -> bool {
+            self.indexed_expiry_ms() == self.next_expiry_ms()
+        }
         fn record_facts(&mut self, facts: Option<Facts>) {
             self.set_indexed_expiry_ms(facts.and_then(|facts| facts.due_ms).unwrap_or(NO_EXPIRY));
         }
@@ -405,6 +414,10 @@ collections! {
         }
         fn indexed_facts(&self) -> Facts {
             of_features(self.indexed())
+        }
+        #[inline]
+        fn is_indexed(&self) -> bool {
+            self.is_indexed()
         }
         fn record_facts(&mut self, facts: Option<Facts>) {
             self.set_indexed(if facts.is_some() { self.features() } else { Features::default() });
@@ -465,6 +478,11 @@ impl Object for ModuleValue {
 impl<T: ModuleObject> Object for T {
     const KIND: Kind = Kind::Module;
     const HAS_FACTS: bool = true;
+
+    // The value around the object knows.
+    fn is_indexed(&self) -> bool {
+        false
+    }
 
     fn element_count(&self) -> usize {
         ModuleObject::element_count(self)

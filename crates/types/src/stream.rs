@@ -159,6 +159,15 @@ impl Stream {
         self.inner.indexed
     }
 
+    /// Whether those are its features now.
+    #[inline]
+    pub fn is_indexed(&self) -> bool {
+        match (&self.inner.idempotency, self.inner.may_have_released) {
+            (None, false) => self.inner.indexed == Features::default(),
+            _ => self.features() == self.inner.indexed,
+        }
+    }
+
     /// Records the features in the keyspace's index.
     pub fn set_indexed(&mut self, features: Features) {
         if self.inner.indexed != features || self.inner.may_have_released != features.has_released {

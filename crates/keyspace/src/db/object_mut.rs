@@ -54,6 +54,7 @@ impl<T: Object> Drop for ObjectMut<'_, T> {
     fn drop(&mut self) {
         self.db.resized(T::KIND, self.old, self.object.element_count());
         if T::HAS_FACTS
+            && !self.object.is_indexed()
             && self.db.reindex(self.entry)
             && let (Some(clock), Some(at_ms)) = (self.clock, self.db.take_fresh_due_ms())
         {
