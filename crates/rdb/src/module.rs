@@ -55,6 +55,11 @@ impl ModuleId {
             .collect()
     }
 
+    /// Whether both ids have the name of one type.
+    pub fn is_same_type(self, other: ModuleId) -> bool {
+        self.0 >> VERSION_BITS == other.0 >> VERSION_BITS
+    }
+
     /// The version of the type's encoding.
     pub fn version(self) -> u16 {
         (self.0 & ((1 << VERSION_BITS) - 1)) as u16
@@ -267,8 +272,10 @@ mod tests {
     fn ids_are_those_of_redis() {
         // A dump of Redis Stack 7.4 has this id in front of a document.
         let id = ModuleId::new(b"ReJSON-RL", 3);
+        assert_eq!(id, ModuleId(0x45e2_5238_df91_2c03));
         assert_eq!((id.name().as_str(), id.version()), ("ReJSON-RL", 3));
-        assert_eq!(ModuleId(0x4497_82d3_7f91_1c03).name().len(), NAME_CHARACTERS);
+        assert!(id.is_same_type(ModuleId::new(b"ReJSON-RL", 4)));
+        assert!(!id.is_same_type(ModuleId::new(b"ReJSON-RM", 3)));
         assert_eq!(ModuleId::new(b"AAAAAAAAA", 0), ModuleId(0));
         assert_eq!(ModuleId::new(b"_________", 1023), ModuleId(u64::MAX));
     }

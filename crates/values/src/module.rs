@@ -48,7 +48,6 @@ pub trait ModuleType: ModuleObject + Clone {
 
 /// A [`ModuleType`] behind pointers to functions.
 pub struct ModuleDescriptor {
-    name: &'static [u8; NAME_CHARACTERS],
     reads: fn(u16) -> bool,
     id: ModuleId,
     is: fn(&ModuleValue) -> bool,
@@ -63,7 +62,6 @@ impl ModuleDescriptor {
     /// The descriptor of `T`.
     pub const fn of<T: ModuleType>() -> ModuleDescriptor {
         ModuleDescriptor {
-            name: T::NAME,
             reads: |version| T::ENCODING_VERSIONS.contains(&version),
             id: ModuleId::new(T::NAME, *T::ENCODING_VERSIONS.end()),
             is: |value| value.get::<T>().is_some(),
@@ -141,8 +139,7 @@ impl DataType for ModuleValue {
 
     fn read(input: &mut (impl Input + ?Sized), _encoded: Encoded<'_>) -> Result<ModuleValue, Error> {
         let id = read_id(input)?;
-        let is_meant =
-            |known: &&ModuleDescriptor| id.name().as_bytes() == known.name && (known.reads)(id.version());
+        let is_meant = |known: &&ModuleDescriptor| known.id.is_same_type(id) && (known.reads)(id.version());
         let Some(known) = known().find(is_meant) else {
             return Carried::read(input, id).map(ModuleValue::new);
         };
