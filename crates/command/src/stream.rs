@@ -86,7 +86,7 @@ fn last_id(keys: &mut Keys, key: &Key<'_>) -> Result<Option<Id>, Error> {
 
 /// Whether the request comes from a primary or a file, which have decided what becomes of it: they are obeyed
 /// at time 0.
-fn obeys(keys: &Keys) -> bool {
+fn is_from_primary(keys: &Keys) -> bool {
     keys.now_ms == 0
 }
 

@@ -49,7 +49,7 @@ pub struct Invalidation {
 
 /// Changes to publish.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct KeyChanges {
     /// Events of keys, in order.
     pub events: Vec<KeyEvent>,
     /// Keys to be dropped from clients' caches.
@@ -72,7 +72,7 @@ pub struct Effects {
     pending: Pending,
     /// There is something in `news` or in `warnings`.
     has_news: bool,
-    news: News,
+    news: KeyChanges,
     /// For the log, which is not written while keys are held.
     warnings: Vec<String>,
 }
@@ -222,7 +222,7 @@ impl Effects {
     /// Drops the records of a request that is given up.
     pub(crate) fn abandon(&mut self) {
         (self.replaced, self.has_news) = (false, false);
-        self.news = News::default();
+        self.news = KeyChanges::default();
         self.warnings.clear();
     }
 
@@ -252,7 +252,7 @@ impl Effects {
     }
 
     /// Takes the changes to publish.
-    pub fn take_news(&mut self) -> News {
+    pub fn take_news(&mut self) -> KeyChanges {
         self.has_news = !self.warnings.is_empty();
         std::mem::take(&mut self.news)
     }

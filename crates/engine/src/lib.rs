@@ -22,7 +22,7 @@ pub use martlet_base::sync::{Alone, Beside, Gate, Outside};
 pub use martlet_spec::EventClass;
 
 pub use counters::{ChangeMark, Counter, Counters};
-pub use effects::{Cause, Deletion, Deletions, Effects, Invalidation, KeyEvent, News};
+pub use effects::{Cause, Deletion, Deletions, Effects, Invalidation, KeyChanges, KeyEvent};
 pub use engine::{Engine, ShardState, TrackingTotals};
 pub use evict::{EvictFirst, EvictionPolicy, Evictor};
 pub use hidden::HiddenSlots;

@@ -4,7 +4,7 @@
 
 /// A primary's replica, as far as its acknowledgements are concerned.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ReplicaAck {
     /// It has the data set, and follows the stream.
     pub is_online: bool,
     /// Its connection is about to end: by the name that it knows, the stream may have ended already.
@@ -15,7 +15,7 @@ pub struct Standing {
     pub acked: u64,
 }
 
-impl Standing {
+impl ReplicaAck {
     /// Whether it may be sent more of the stream, and be relied on.
     pub fn is_served(&self) -> bool {
         self.is_online && !self.is_leaving
@@ -34,33 +34,33 @@ impl Standing {
 }
 
 /// How many have everything up to `offset`.
-pub fn count_with(replicas: impl Iterator<Item = Standing>, offset: u64) -> usize {
+pub fn count_with(replicas: impl Iterator<Item = ReplicaAck>, offset: u64) -> usize {
     replicas.filter(|replica| replica.has(offset)).count()
 }
 
 /// The offset that `count` of them have come to; `None` with fewer.
-pub fn acked_by(replicas: impl Iterator<Item = Standing>, count: usize) -> Option<u64> {
-    let mut acked: Vec<_> = replicas.filter(Standing::counts).map(|replica| replica.acked).collect();
+pub fn acked_by(replicas: impl Iterator<Item = ReplicaAck>, count: usize) -> Option<u64> {
+    let mut acked: Vec<_> = replicas.filter(ReplicaAck::counts).map(|replica| replica.acked).collect();
     acked.sort_unstable_by(|a, b| b.cmp(a));
     acked.get(count.checked_sub(1)?).copied()
 }
 
 /// What replicas have been asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct Getack {
     /// Once it is answered, everything recorded before this position is with them.
     pub position: u64,
     /// The replication offset that answers it.
     pub offset: u64,
 }
 
-/// The round of questions under way: one at a time, and effects recorded during it share the next.
+/// The GETACK under way: one at a time, and effects recorded during it share the next.
 #[derive(Clone, Debug, Default)]
-pub struct Questions {
-    asked: Option<Question>,
+pub struct GetackRound {
+    asked: Option<Getack>,
 }
 
-impl Questions {
+impl GetackRound {
     /// Whether replicas are to be asked about effects recorded up to `end`: not while `wanted` is 0, as on a
     /// replica, whose stream is another server's.
     pub fn may_ask(&self, wanted: usize, confirmed: u64, end: u64) -> bool {
@@ -68,7 +68,7 @@ impl Questions {
     }
 
     /// They have been asked.
-    pub fn ask(&mut self, question: Question) {
+    pub fn ask(&mut self, question: Getack) {
         self.asked = Some(question);
     }
 
@@ -88,15 +88,15 @@ impl Questions {
 mod tests {
     use super::*;
 
-    fn online(acked: u64) -> Standing {
-        Standing { is_online: true, is_leaving: false, is_superseded: false, acked }
+    fn online(acked: u64) -> ReplicaAck {
+        ReplicaAck { is_online: true, is_leaving: false, is_superseded: false, acked }
     }
 
     #[test]
     fn only_who_follows_the_stream_counts() {
-        let gone = Standing { is_leaving: true, ..online(900) };
-        let loading = Standing { is_online: false, ..online(800) };
-        let older = Standing { is_superseded: true, ..online(850) };
+        let gone = ReplicaAck { is_leaving: true, ..online(900) };
+        let loading = ReplicaAck { is_online: false, ..online(800) };
+        let older = ReplicaAck { is_superseded: true, ..online(850) };
         let all = [gone, loading, older, online(50), online(70), online(60)];
         let acked = |count| acked_by(all.iter().copied(), count);
         assert_eq!([0, 1, 2, 3, 4].map(acked), [None, Some(70), Some(60), Some(50), None]);
@@ -106,15 +106,15 @@ mod tests {
 
     #[test]
     fn one_question_at_a_time_is_asked_and_answered() {
-        let mut questions = Questions::default();
-        assert!(!questions.may_ask(0, 0, 10), "a replica asks nobody");
-        assert!(!questions.may_ask(1, 10, 10) && questions.may_ask(1, 9, 10));
-        questions.ask(Question { position: 10, offset: 100 });
-        assert!(!questions.may_ask(1, 0, 20));
-        assert_eq!((questions.answer(None), questions.answer(Some(99))), (None, None));
-        assert_eq!((questions.answer(Some(100)), questions.answer(Some(100))), (Some(10), None));
-        questions.ask(Question { position: 20, offset: 200 });
-        questions.forget();
-        assert_eq!(questions.answer(Some(u64::MAX)), None);
+        let mut getack_round = GetackRound::default();
+        assert!(!getack_round.may_ask(0, 0, 10), "a replica asks nobody");
+        assert!(!getack_round.may_ask(1, 10, 10) && getack_round.may_ask(1, 9, 10));
+        getack_round.ask(Getack { position: 10, offset: 100 });
+        assert!(!getack_round.may_ask(1, 0, 20));
+        assert_eq!((getack_round.answer(None), getack_round.answer(Some(99))), (None, None));
+        assert_eq!((getack_round.answer(Some(100)), getack_round.answer(Some(100))), (Some(10), None));
+        getack_round.ask(Getack { position: 20, offset: 200 });
+        getack_round.forget();
+        assert_eq!(getack_round.answer(Some(u64::MAX)), None);
     }
 }

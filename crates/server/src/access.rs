@@ -271,7 +271,7 @@ impl Worker {
     }
 
     /// The command's name in messages to users: that of DEBUG for each of its subcommands.
-    pub(crate) fn told_name(&self, entry: &Entry) -> &'static str {
+    pub(crate) fn public_name(&self, entry: &Entry) -> &'static str {
         self.shared.registry.entries()[entry.stats_id].spec.full_name
     }
 
@@ -296,7 +296,7 @@ impl Worker {
         denial: Denial,
         origin: Origin,
     ) {
-        let object = denial.object(self.told_name(entry), args);
+        let object = denial.object(self.public_name(entry), args);
         self.note_refusal(connection, Reason::from(denial), origin, object, &connection.session.user.name);
     }
 

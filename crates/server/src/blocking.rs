@@ -572,7 +572,7 @@ impl Worker {
     ) {
         let Some(WaitingRequest { entry, args, user, .. }) = waiter.request.downcast_ref() else { return };
         self.note_denial(connection, entry, &args.view(), denial, Origin::Toplevel);
-        let text = [b"NOPERM ", &denial.text(&user.name, self.told_name(entry))[..]].concat();
+        let text = [b"NOPERM ", &denial.text(&user.name, self.public_name(entry))[..]].concat();
         reply.error(&text);
         self.count_error(&String::from_utf8_lossy(&text));
         self.stats().commands[entry.stats_id].rejected.add(1);

@@ -135,7 +135,7 @@ fn allowed_in_multi(_: &Worker, connection: &Connection, entry: &Entry, _: &Args
 fn permitted(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
     let origin = if connection.session.transaction.is_some() { Origin::Multi } else { Origin::Toplevel };
     worker.check_access(connection, entry, args, origin).map_err(|denial| {
-        let text = denial.text(&connection.session.user.name, worker.told_name(entry));
+        let text = denial.text(&connection.session.user.name, worker.public_name(entry));
         Error::Bytes([b"NOPERM ", &text[..]].concat())
     })
 }
@@ -146,7 +146,7 @@ fn for_this_node(worker: &Worker, connection: &Connection, entry: &Entry, args: 
 }
 
 /// Whether the client is this server's primary, which is obeyed.
-pub(crate) fn obeys(connection: &Connection) -> bool {
+pub(crate) fn is_from_primary(connection: &Connection) -> bool {
     connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn may_write_to_replica(
     _: &Args<'_>,
 ) -> Outcome {
     let config = worker.config();
-    if config.replicaof.0.is_none() || !config.replica_read_only || obeys(connection) {
+    if config.replicaof.0.is_none() || !config.replica_read_only || is_from_primary(connection) {
         return Ok(());
     }
     if any_has(connection, entry, Flags::WRITE) {
@@ -308,8 +308,8 @@ fn not_loading(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args
 
 /// A script has run for longer than `busy-reply-threshold`.
 fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    let is_busy = worker.is_barred() || worker.shared.scripts.busy_engine().is_some();
-    let may_run = entry.spec.flags.has(Flags::ALLOW_BUSY) && !(worker.is_barred() && entry.has_keys());
+    let is_busy = worker.is_excluded() || worker.shared.scripts.busy_engine().is_some();
+    let may_run = entry.spec.flags.has(Flags::ALLOW_BUSY) && !(worker.is_excluded() && entry.has_keys());
     if is_busy && !may_run { Err(worker.busy_error()) } else { Ok(()) }
 }
 

@@ -56,7 +56,7 @@ impl Worker {
             if !self.keys.lock_shard_unless_busy(shard_of(hash)) {
                 return self.request_with_checks(connection, reply, args, entry);
             }
-            self.run_here(connection, reply, entry, args, Some((index, hash)), false);
+            self.run_inlined(connection, reply, entry, args, Some((index, hash)), false);
             self.release_keys();
             self.after_command(connection, entry);
             return;
@@ -112,13 +112,13 @@ impl Worker {
         let is_queued =
             connection.session.flags.has(SessionFlags::MULTI) && !entry.spec.flags.has(Flags::NOT_QUEUED);
         // Before the checks, which it passes once, when it runs. An excluded thread refuses it.
-        if !is_queued && self.is_polling() && !self.is_barred() && checks::runs_script(connection, entry) {
+        if !is_queued && self.is_polling() && !self.is_excluded() && checks::runs_script(connection, entry) {
             connection.suspended = Some(Suspended::Deferred);
             return;
         }
         connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
         let is_memory_full = self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull);
-        if (self.memory.is_due() || is_memory_full) && !self.is_barred() {
+        if (self.memory.is_due() || is_memory_full) && !self.is_excluded() {
             self.make_room();
         }
         if let Err(error) = checks::before(self, connection, entry, args) {
@@ -176,7 +176,7 @@ impl Worker {
                 self.prefetch_many(self.keys.db, &hashes);
                 let begin = reply.len();
                 if self.keys.lock_shards_unless_busy(hashes.into_iter().map(shard_of).collect()) {
-                    self.run_if_here(connection, reply, entry, args, deny_blocking);
+                    self.run_if_slot_is_local(connection, reply, entry, args, deny_blocking);
                     self.release_keys();
                 } else {
                     self.keys.gave_up = true;
@@ -188,7 +188,7 @@ impl Worker {
             }
             None => {
                 let has_run = self.alone_for(connection, |worker, connection| {
-                    worker.run_if_here(connection, reply, entry, args, deny_blocking);
+                    worker.run_if_slot_is_local(connection, reply, entry, args, deny_blocking);
                 });
                 if !has_run {
                     self.reject(connection, reply, Some(entry), &self.busy_error());
@@ -201,7 +201,7 @@ impl Worker {
     }
 
     /// Runs a request whose keys are locked, unless they have become another node's meanwhile.
-    fn run_if_here(
+    fn run_if_slot_is_local(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
@@ -213,7 +213,7 @@ impl Worker {
             return self.reject(connection, reply, Some(entry), &error);
         }
         self.run(connection, reply, entry, args, None, deny_blocking);
-        self.after_held(connection, entry, args);
+        self.before_unlock(connection, entry, args);
     }
 
     /// Whether expired keys stay when this command meets them: a replica deletes only keys that its primary
@@ -294,9 +294,9 @@ impl Worker {
         let before = self.keys.set_view(view);
         self.run(connection, reply, entry, args, first_key, true);
         self.stats().nested_ns.add(self.shared.clock.elapsed_ns(began, self.mark));
-        self.after_held(connection, entry, args);
+        self.before_unlock(connection, entry, args);
         if self.keys.effects.has_news() {
-            self.tell_news();
+            self.publish_changes();
         }
         self.keys.set_view_here(before);
     }
@@ -312,12 +312,12 @@ impl Worker {
         first_key: Option<(usize, u64)>,
         deny_blocking: bool,
     ) {
-        self.run_here(connection, reply, entry, args, first_key, deny_blocking);
+        self.run_inlined(connection, reply, entry, args, first_key, deny_blocking);
     }
 
     /// As [`Worker::run`], made part of the caller: once, where most requests come by.
     #[inline(always)]
-    fn run_here(
+    fn run_inlined(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
@@ -456,7 +456,7 @@ impl Worker {
     }
 
     /// The work while a command's keys are still locked, besides [`Worker::release_keys`].
-    pub(crate) fn after_held(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
+    pub(crate) fn before_unlock(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
         if connection.session.flags.has(SessionFlags::TRACKING) {
             self.remember_read(connection, entry, args);
         }
@@ -470,14 +470,14 @@ impl Worker {
     #[inline]
     pub(crate) fn release_keys(&mut self) {
         if self.keys.effects.has_news() {
-            return self.tell_and_release();
+            return self.publish_and_unlock();
         }
         self.keys.release();
     }
 
     #[cold]
-    fn tell_and_release(&mut self) {
-        self.tell_news();
+    fn publish_and_unlock(&mut self) {
+        self.publish_changes();
         self.keys.release();
         // The log may wait for the disk.
         self.keys.effects.take_warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -485,7 +485,7 @@ impl Worker {
 
     /// Notifies clients that cache keys, and publishes key events.
     #[cold]
-    pub(crate) fn tell_news(&mut self) {
+    pub(crate) fn publish_changes(&mut self) {
         let news = self.keys.effects.take_news();
         self.tell_trackers(&news);
         self.publish_events(news.events);

@@ -172,7 +172,7 @@ impl Host for Shared {
     }
 
     fn disk_went_on(&self) {
-        self.wake_those_held();
+        self.wake_unconfirmed_output();
     }
 }
 

@@ -89,7 +89,7 @@ pub struct Registry {
 
 impl Entry {
     /// Its subcommands that clients see.
-    pub fn told_subcommands(&self) -> &[usize] {
+    pub fn visible_subcommands(&self) -> &[usize] {
         if self.spec.flags.has(Flags::DEBUG) { &[] } else { &self.subcommands }
     }
 }

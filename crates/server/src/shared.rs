@@ -358,12 +358,12 @@ impl Shared {
     }
 
     /// A thread does not care any more.
-    pub fn wait_no_more(&self, thread: usize) {
+    pub fn cancel_copy_wakeup(&self, thread: usize) {
         self.mailboxes[thread].waits_for_copies.store(false, Ordering::Relaxed);
     }
 
     /// Wakes the threads that wait for the disk, or for replicas, which have come further.
-    pub fn wake_those_held(&self) {
+    pub fn wake_unconfirmed_output(&self) {
         for mailbox in self.mailboxes.iter() {
             if mailbox.waits_for_copies.swap(false, Ordering::SeqCst)
                 && let Some(waker) = mailbox.waker.get()

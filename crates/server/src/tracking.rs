@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::lock;
 use martlet_command::{Acl, Flags};
-use martlet_engine::{Cause, News};
+use martlet_engine::{Cause, KeyChanges};
 use martlet_keyspace::Key;
 use martlet_net::Token;
 use martlet_protocol::reply::Reply;
@@ -209,7 +209,7 @@ impl Worker {
     pub(crate) fn limit_tracking(&mut self) {
         let limit = self.config().tracking_table_max_keys as usize;
         let totals = &self.shared.engine.tracking;
-        if limit == 0 || totals.keys.load(Ordering::Relaxed) <= limit || self.is_barred() {
+        if limit == 0 || totals.keys.load(Ordering::Relaxed) <= limit || self.is_excluded() {
             return;
         }
         let first = self.keys.random.below(SHARD_COUNT as u64) as usize;
@@ -235,7 +235,7 @@ impl Worker {
     }
 
     /// Tells of keys that clients have cached and that have changed.
-    pub(crate) fn tell_trackers(&mut self, news: &News) {
+    pub(crate) fn tell_trackers(&mut self, news: &KeyChanges) {
         for invalidation in &news.invalidations {
             let mut notice = None;
             for &id in &invalidation.clients {

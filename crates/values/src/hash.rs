@@ -18,12 +18,12 @@ use martlet_rdb::{write_bytes, write_element, write_length, ziplist};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{Field, FieldExpiry, Hash, HashLimits, NO_EXPIRY};
 
+use crate::batched_insert::BatchedInsert;
 use crate::commands::{Commands, number, text};
 use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
 use crate::digest::Digest;
 use crate::export::Export;
 use crate::form::{VERSION_LISTPACKS, VERSION_TIMED, VERSION_VALKEY, write_packed};
-use crate::together::Together;
 
 const STRINGS: u8 = 4;
 const ZIPMAP: u8 = 9;
@@ -291,7 +291,7 @@ fn of_strings(input: &mut (impl Input + ?Sized), times: Times, limits: HashLimit
     let count = read_count(input)?;
     let mut fields = Fields::new(count, limits);
     let mut scratch = Vec::new();
-    let mut pairs = Together::new(count);
+    let mut pairs = BatchedInsert::new(count);
     for left in (0..count).rev() {
         let mut expiry = times.before(input)?;
         let name_end = pairs.text(read_bytes(input, &mut scratch)?);

@@ -8,6 +8,7 @@
 //! memory than a fixed multiple of its own size.
 
 mod array;
+mod batched_insert;
 mod carried;
 mod commands;
 mod descriptor;
@@ -24,7 +25,6 @@ mod stream;
 mod string;
 #[cfg(test)]
 mod tests;
-mod together;
 mod zset;
 
 use martlet_keyspace::{Entry, Kind, Value, ValueRef};

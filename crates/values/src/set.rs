@@ -12,12 +12,12 @@ use martlet_rdb::{write_bytes, write_element, write_length};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::set::{Set, SetLimits};
 
+use crate::batched_insert::BatchedInsert;
 use crate::commands::{Commands, text};
 use crate::descriptor::{DataType, Descriptor, Encoded, RdbType};
 use crate::digest::Digest;
 use crate::export::Export;
 use crate::form::{VERSION_SET_LISTPACKS, write_packed};
-use crate::together::Together;
 
 const STRINGS: u8 = 2;
 const INTSET: u8 = 11;
@@ -99,7 +99,7 @@ fn of_strings(input: &mut (impl Input + ?Sized), limits: SetLimits) -> Result<Se
     let count = read_count(input)?;
     let mut scratch = Vec::new();
     let mut set = empty(count, limits);
-    let mut members = Together::new(count);
+    let mut members = BatchedInsert::new(count);
     for left in (0..count).rev() {
         let end = members.text(read_bytes(input, &mut scratch)?);
         members.push(end, end, ());

@@ -14,12 +14,12 @@ use martlet_rdb::{write_element, write_length};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
+use crate::batched_insert::BatchedInsert;
 use crate::commands::{Commands, text};
 use crate::descriptor::{DataType, Descriptor, Encoded, RdbType};
 use crate::digest::Digest;
 use crate::export::Export;
 use crate::form::{VERSION_LISTPACKS, write_packed};
-use crate::together::Together;
 
 const TEXT_SCORES: u8 = 3;
 const BINARY_SCORES: u8 = 5;
@@ -156,7 +156,7 @@ fn of_strings(input: &mut (impl Input + ?Sized), byte: u8, limits: ZSetLimits) -
     let count = read_count(input)?;
     let mut scratch = Vec::new();
     let mut zset = ZSet::with_hint(count, 0, limits);
-    let mut entries = Together::new(count);
+    let mut entries = BatchedInsert::new(count);
     for left in (0..count).rev() {
         let end = entries.text(read_bytes(input, &mut scratch)?);
         let score = match byte {

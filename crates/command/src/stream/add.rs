@@ -8,7 +8,7 @@ use martlet_types::stream::{Id, NODE_BYTES_MAX, References, Stream, Trim};
 
 use super::delete::take_references;
 use super::idempotency::{Named, count_duplicate};
-use super::{IdText, last_id, note, obeys, parse_id, parse_id_or_star, write_id};
+use super::{IdText, is_from_primary, last_id, note, parse_id, parse_id_or_star, write_id};
 use crate::Handler;
 use crate::context::{Context, Settings};
 
@@ -73,7 +73,12 @@ impl Options {
     }
 
     /// How to trim, if at all; `is_needed` for XTRIM. The primary has found out how far a limit reaches.
-    fn finish(self, settings: &Settings, is_needed: bool, obeys: bool) -> Result<Option<Trimming>, Error> {
+    fn finish(
+        self,
+        settings: &Settings,
+        is_needed: bool,
+        is_from_primary: bool,
+    ) -> Result<Option<Trimming>, Error> {
         if self.trim.is_none() && self.limit > 0 {
             return Err(Error::Fixed(
                 "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
@@ -82,12 +87,12 @@ impl Options {
         if self.trim.is_none() && is_needed {
             return Err(Error::Fixed("ERR syntax error, XTRIM must be called with a trimming strategy"));
         }
-        if self.limit_word.is_some() && !obeys && !matches!(self.trim, Some((_, true, _))) {
+        if self.limit_word.is_some() && !is_from_primary && !matches!(self.trim, Some((_, true, _))) {
             return Err(Error::Fixed("ERR syntax error, LIMIT cannot be used without the special ~ option"));
         }
         Ok(self.trim.map(|(trim, is_approximate, words)| {
             let limit = match self.limit_word {
-                _ if obeys => 0,
+                _ if is_from_primary => 0,
                 Some(_) => self.limit,
                 None if is_approximate => default_limit(settings),
                 None => 0,
@@ -210,14 +215,14 @@ impl<'a> Addition<'a> {
             Some(b"*") => None,
             Some(id) => Some(parse_id_or_star(id, 0)?),
         };
-        let obeys = obeys(ctx.keys);
-        if named.is_some() && id.is_some() && !obeys {
+        let is_from_primary = is_from_primary(ctx.keys);
+        if named.is_some() && id.is_some() && !is_from_primary {
             return Err(Error::Fixed(
                 "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs",
             ));
         }
         let no_create = options.no_create;
-        let trimming = options.finish(ctx.settings, false, obeys)?;
+        let trimming = options.finish(ctx.settings, false, is_from_primary)?;
         let words = ctx.argc() - at - 1;
         if words < 2 || !words.is_multiple_of(2) {
             return Err(Error::Arity("xadd"));
@@ -241,11 +246,11 @@ fn xadd(ctx: &mut Context<'_>) -> Outcome {
     let mut made = [0; 16];
     let record = named.map(|named| named.resolve(args, at + 1, &mut made));
     if let Some(record) = record
-        && (asked.is_none() || !obeys(ctx.keys))
+        && (asked.is_none() || !is_from_primary(ctx.keys))
     {
         let stream = ctx.keys.get(&key).and_then(|entry| entry.object::<Stream>());
         let known = stream.and_then(|stream| record.find(stream, now_ms));
-        if known.is_some() || obeys(ctx.keys) {
+        if known.is_some() || is_from_primary(ctx.keys) {
             write_id(ctx.reply, known.unwrap_or_default());
             return count_duplicate(ctx.keys, &key);
         }
@@ -324,7 +329,7 @@ fn xtrim(ctx: &mut Context<'_>) -> Outcome {
     let (mut options, mut rest) = (Options::default(), ctx.rest(2));
     while options.take(&mut rest)? {}
     rest.finish()?;
-    let trimming = options.finish(ctx.settings, true, obeys(ctx.keys))?.ok_or(Error::Syntax)?;
+    let trimming = options.finish(ctx.settings, true, is_from_primary(ctx.keys))?.ok_or(Error::Syntax)?;
     let key = ctx.key(1);
     let Some(mut stream) = ctx.keys.write::<Stream>(&key)? else {
         ctx.reply.int(0);

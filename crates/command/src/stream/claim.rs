@@ -235,7 +235,7 @@ fn parse_claim(ctx: &Context<'_>) -> Result<ClaimRequest, Error> {
     }
     // An invalid time, or one in the future, is ignored: clients compute it by their own clocks. A primary or
     // a file, which run at time 0, know it.
-    if terms.delivered_ms < 0 || (terms.delivered_ms > now_ms && !super::obeys(ctx.keys)) {
+    if terms.delivered_ms < 0 || (terms.delivered_ms > now_ms && !super::is_from_primary(ctx.keys)) {
         terms.delivered_ms = now_ms;
     }
     Ok(ClaimRequest { ids, terms, last_id })
@@ -247,7 +247,7 @@ fn xclaim(ctx: &mut Context<'_>) -> Outcome {
         return Err(no_key_or_group(key.bytes, name, ""));
     }
     let ClaimRequest { ids, terms, last_id } = parse_claim(ctx)?;
-    let now_ms = if super::obeys(ctx.keys) { terms.delivered_ms } else { now_ms };
+    let now_ms = if super::is_from_primary(ctx.keys) { terms.delivered_ms } else { now_ms };
     let Context { keys, reply, .. } = ctx;
     let mut stream = keys.write::<Stream>(&key)?.ok_or(Error::NoSuchKey)?;
     let Some((log, group)) = stream.group_mut(name) else { return Err(Error::NoSuchKey) };

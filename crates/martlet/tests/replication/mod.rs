@@ -3,10 +3,10 @@
 
 mod channels;
 mod channels_replica;
-mod crew;
 mod differential;
 mod diskless;
 mod faults;
+mod parallel_apply;
 mod primary;
 mod promotion;
 mod replica;

@@ -1,6 +1,6 @@
 //! Servers that replicate, the wires between them, and the time that passes there.
 
-use martlet_replication::acks::Standing;
+use martlet_replication::acks::ReplicaAck;
 use martlet_replication::failover::{State, Step};
 
 use super::client::{Client, Op, Reply};
@@ -423,7 +423,7 @@ impl Group {
         let is_there = |at: &u64| (one.backlog.begin..=one.backlog.end).contains(at) && one.is_kept();
         let at = place.filter(is_there);
         let is_online = at.is_some();
-        let standing = Standing { is_online, ..Standing::default() };
+        let standing = ReplicaAck { is_online, ..ReplicaAck::default() };
         let older = one.replicas.iter_mut().filter(|session| session.ip == ip);
         older.for_each(|session| session.standing.is_superseded = true);
         let (waits, at, heard_ms) = (!is_online, at.unwrap_or(0), net.now_ms);

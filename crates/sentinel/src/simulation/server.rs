@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use martlet_client::resp::Reply;
-use martlet_replication::acks::{self, Question, Questions, Standing};
+use martlet_replication::acks::{self, Getack, GetackRound, ReplicaAck};
 use martlet_replication::failover::{Failover, State};
 use martlet_replication::history::History;
 
@@ -23,7 +23,7 @@ pub(super) type WireId = usize;
 pub(super) struct Session {
     pub wire: WireId,
     pub ip: String,
-    pub standing: Standing,
+    pub standing: ReplicaAck,
     /// It waits for a full sync to begin.
     pub waits: bool,
     /// The stream waits until it says that it has its data set.
@@ -91,7 +91,7 @@ pub(super) struct Server {
     /// Counts recorded entries, as the stream's offset does, but never restarts.
     pub position: u64,
     pub confirmed: u64,
-    questions: Questions,
+    questions: GetackRound,
     pub held: Vec<Held>,
     pub failover: Failover<String>,
     sync_replicas: usize,
@@ -137,7 +137,7 @@ impl Server {
             files: Vec::new(),
             position: 0,
             confirmed: 0,
-            questions: Questions::default(),
+            questions: GetackRound::default(),
             held: Vec::new(),
             failover: Failover::default(),
             sync_replicas,
@@ -258,7 +258,7 @@ impl Server {
         }
         let offset = self.offset();
         self.record(Command::Ask, truth);
-        self.questions.ask(Question { position: self.position, offset });
+        self.questions.ask(Getack { position: self.position, offset });
     }
 
     /// A replica has said how far it is.
@@ -279,7 +279,7 @@ impl Server {
         its.for_each(|session| session.heard_ms = now_ms);
     }
 
-    fn standings(&self) -> impl Iterator<Item = Standing> {
+    fn standings(&self) -> impl Iterator<Item = ReplicaAck> {
         self.replicas.iter().map(|session| session.standing)
     }
 

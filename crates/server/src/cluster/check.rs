@@ -47,7 +47,8 @@ impl Worker {
             return Ok(());
         }
         let queue = executed(connection, entry);
-        self.route(routes, connection, entry, args, queue).map_err(|why| self.told(routes, connection, why))
+        self.route(routes, connection, entry, args, queue)
+            .map_err(|why| self.redirection_error(routes, connection, why))
     }
 
     /// The same once the keys are locked: only now is it sure which keys of a slot under way are there; and
@@ -63,7 +64,7 @@ impl Worker {
         match &self.routes {
             Some(routes) if !is_sure(routes) && !self.imports(connection, entry, args) => self
                 .route(routes, connection, entry, args, transaction)
-                .map_err(|why| self.told(routes, connection, why)),
+                .map_err(|why| self.redirection_error(routes, connection, why)),
             _ => Ok(()),
         }
     }
@@ -74,7 +75,7 @@ impl Worker {
             && slot_of_keys(entry, args).is_some_and(|slot| self.shared.engine.hidden.has(slot))
     }
 
-    fn told(&self, routes: &Routes, connection: &Connection, why: Redirect) -> Error {
+    fn redirection_error(&self, routes: &Routes, connection: &Connection, why: Redirect) -> Error {
         Error::Redirect(routes.text(why, self.cluster_client(connection), self.config()))
     }
 
@@ -186,7 +187,7 @@ impl Worker {
         slot: &mut Option<u16>,
     ) -> Outcome {
         let Some(routes) = &self.routes else { return Ok(()) };
-        if crate::checks::obeys(connection) {
+        if crate::checks::is_from_primary(connection) {
             return Ok(());
         }
         if let Err(why) = self.route(routes, connection, entry, args, None) {

@@ -166,8 +166,8 @@ impl Worker {
             SlotOf::Given(slot) => slot,
         };
         let Some(slot) = slot else { return };
-        let is_told =
-            !connection.session.flags.has(SessionFlags::REPLY_MODE) && !crate::checks::obeys(connection);
+        let is_told = !connection.session.flags.has(SessionFlags::REPLY_MODE)
+            && !crate::checks::is_from_primary(connection);
         let reply_bytes = if is_told { cost.reply_bytes as u64 } else { 0 };
         let bytes_in = args.encoded_bytes() as u64;
         self.add_slot_use(slot, Usage { ns: cost.ns, bytes_in, bytes_out: reply_bytes + stream_bytes });

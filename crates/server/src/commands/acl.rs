@@ -207,7 +207,7 @@ fn dryrun(call: &mut Call<'_>) -> Outcome {
     if !entry.spec.takes(args.len()) {
         return Err(Error::Arity(entry.spec.full_name));
     }
-    let command = call.worker.told_name(entry);
+    let command = call.worker.public_name(entry);
     match user.check(&access::request(entry, &args, call.connection.session.db)) {
         Ok(()) => call.reply.ok(),
         Err(denial) => call.reply.bulk(&denial.verbose(&user.name, command, denial.object(command, &args))),

@@ -42,7 +42,7 @@ fn settled(call: &mut Call<'_>) -> Result<&'static ClusterNode, Error> {
 }
 
 /// A refusal of the machine, as a reply.
-fn told(error: CommandError) -> Error {
+fn reply_error(error: CommandError) -> Error {
     Error::Text(format!("ERR {error}"))
 }
 

@@ -104,11 +104,11 @@ fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry
     reply.set(spec.keys.len());
     spec.keys.iter().for_each(|part| write_key_part(reply, part));
     // As in Redis, an array if there are any.
-    match entry.told_subcommands().len() {
+    match entry.visible_subcommands().len() {
         0 => reply.set(0),
         count => reply.array(count),
     }
-    for &id in entry.told_subcommands() {
+    for &id in entry.visible_subcommands() {
         let sub = &registry.entries()[id];
         write_info(reply, registry, sub.spec.full_name.as_bytes(), sub);
     }
@@ -214,7 +214,7 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
             + 2 * usize::from(spec.deprecated.is_some())
             + usize::from(!spec.history.is_empty())
             + usize::from(!arguments.is_empty())
-            + usize::from(!entry.told_subcommands().is_empty()),
+            + usize::from(!entry.visible_subcommands().is_empty()),
     );
     let fields = [
         ("summary", spec.summary),
@@ -249,10 +249,10 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
         reply.bulk(b"arguments");
         write_arguments(reply, &arguments);
     }
-    if !entry.told_subcommands().is_empty() {
+    if !entry.visible_subcommands().is_empty() {
         reply.bulk(b"subcommands");
-        reply.map(entry.told_subcommands().len());
-        for &id in entry.told_subcommands() {
+        reply.map(entry.visible_subcommands().len());
+        for &id in entry.visible_subcommands() {
             write_docs(reply, registry, &registry.entries()[id]);
         }
     }
@@ -345,7 +345,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
 fn names_of(registry: &Registry, keep: &dyn Fn(&Entry) -> bool) -> Vec<&'static str> {
     let mut names = Vec::new();
     for (_, entry) in sorted(registry) {
-        let subcommands = entry.told_subcommands().iter().map(|&id| &registry.entries()[id]);
+        let subcommands = entry.visible_subcommands().iter().map(|&id| &registry.entries()[id]);
         let kept = std::iter::once(entry).chain(subcommands).filter(|one| keep(one));
         names.extend(kept.map(|one| one.spec.full_name));
     }

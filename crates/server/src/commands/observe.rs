@@ -183,7 +183,7 @@ fn latency_histogram(call: &mut Call<'_>) -> Outcome {
     for name in call.args.iter().skip(2) {
         if let Some(entry) = registry.find_full(name) {
             ids.push(entry.id);
-            ids.extend(entry.told_subcommands());
+            ids.extend(entry.visible_subcommands());
         }
     }
     if call.argc() == 2 {

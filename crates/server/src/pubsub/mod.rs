@@ -62,7 +62,7 @@ impl Subscriptions {
     }
 
     /// The number that confirmations tell: shard channels count apart from channels and patterns.
-    fn told(&self, kind: Kind) -> usize {
+    fn count(&self, kind: Kind) -> usize {
         match kind {
             Kind::Shard => self.shards.len(),
             _ => self.channels.len() + self.patterns.len(),
@@ -78,7 +78,7 @@ impl Connection {
 
     /// The number that confirmations of this kind tell.
     pub fn subscription_count(&self, kind: Kind) -> usize {
-        self.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(kind))
+        self.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count(kind))
     }
 
     /// Publishes the numbers of its subscriptions.

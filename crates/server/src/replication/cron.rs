@@ -97,7 +97,7 @@ impl Worker {
         let waits_for = if is_primary { config.sync_replicas as usize } else { 0 };
         let waits_otherwise = shared.replication.sync_replicas.set_wanted(waits_for);
         if waits_otherwise || has_changed && waits_for > 0 {
-            shared.wake_those_held();
+            shared.wake_unconfirmed_output();
         }
     }
 

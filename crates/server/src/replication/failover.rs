@@ -123,7 +123,7 @@ impl Worker {
         let under_way = lock(&replication.failover.under_way);
         let is_wanted =
             |replica: &&Arc<Replica>| under_way.accepts(|target| replica.is_at(&target.host, target.port));
-        let found = replicas.iter().filter(is_wanted).find(|replica| replica.standing().has(end))?;
+        let found = replicas.iter().filter(is_wanted).find(|replica| replica.ack().has(end))?;
         Some(Primary { host: found.host(), port: u16::try_from(found.port.load(Ordering::Relaxed)).ok()? })
     }
 

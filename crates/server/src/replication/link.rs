@@ -329,7 +329,7 @@ impl Worker {
         self.note_ack();
         let replication = &self.shared.replication;
         replication.sync_replicas.note_ack(&replication.primary);
-        self.shared.wake_those_held();
+        self.shared.wake_unconfirmed_output();
     }
 
     /// Takes a replica's connection over into its full sync, which begins at `offset`.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use martlet_base::sync::lock;
 use martlet_journal::stream::Reader;
 use martlet_persistence::save::Contents;
-use martlet_replication::acks::{self, Standing};
+use martlet_replication::acks::{self, ReplicaAck};
 
 use crate::clients::ClientInfo;
 use crate::config::Config;
@@ -148,8 +148,8 @@ impl Replica {
     }
 
     /// The weight of its acknowledgements.
-    pub fn standing(&self) -> Standing {
-        Standing {
+    pub fn ack(&self) -> ReplicaAck {
+        ReplicaAck {
             is_online: self.phase() == Phase::Online,
             is_leaving: self.client.killed.load(Ordering::Acquire),
             is_superseded: self.is_superseded.load(Ordering::Acquire),
@@ -433,30 +433,30 @@ impl Primary {
     /// How many follow the stream and have come to `offset`, on disk if `on_disk`.
     pub fn count_with(&self, offset: Option<u64>, on_disk: bool) -> usize {
         let Some(offset) = offset else { return 0 };
-        let standing = |replica: &Arc<Replica>| match on_disk {
-            true => Standing { acked: replica.acked_on_disk.load(Ordering::Acquire), ..replica.standing() },
-            false => replica.standing(),
+        let ack = |replica: &Arc<Replica>| match on_disk {
+            true => ReplicaAck { acked: replica.acked_on_disk.load(Ordering::Acquire), ..replica.ack() },
+            false => replica.ack(),
         };
-        acks::count_with(lock(&self.replicas).iter().map(standing), offset)
+        acks::count_with(lock(&self.replicas).iter().map(ack), offset)
     }
 
     /// How many follow the stream and are of a version that takes cluster commands from it.
     pub fn count_slot_changers(&self) -> usize {
         let takes = |replica: &&Arc<Replica>| {
-            replica.standing().is_served() && replica.version.load(Ordering::Relaxed) > NO_SLOT_CHANGES
+            replica.ack().is_served() && replica.version.load(Ordering::Relaxed) > NO_SLOT_CHANGES
         };
         lock(&self.replicas).iter().filter(takes).count()
     }
 
     /// The replication offset that `count` replicas which follow the stream have come to.
     pub fn acked_by(&self, count: usize) -> Option<u64> {
-        acks::acked_by(lock(&self.replicas).iter().map(|replica| replica.standing()), count)
+        acks::acked_by(lock(&self.replicas).iter().map(|replica| replica.ack()), count)
     }
 
     /// Counts the replicas with a recent acknowledgement.
     pub fn count_good(&self, most_lag_s: u32, now_ms: i64) -> usize {
         let is_good = |replica: &&Arc<Replica>| {
-            replica.standing().is_served() && replica.lag_s(now_ms) <= i64::from(most_lag_s)
+            replica.ack().is_served() && replica.lag_s(now_ms) <= i64::from(most_lag_s)
         };
         let good = lock(&self.replicas).iter().filter(is_good).count();
         self.good.store(good, Ordering::Relaxed);

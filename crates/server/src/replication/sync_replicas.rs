@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use martlet_base::sync::lock;
 use martlet_journal::{Journal, Position, REPLICAS};
-use martlet_replication::acks::{Question, Questions};
+use martlet_replication::acks::{Getack, GetackRound};
 
 use super::failover::GETACK;
 use super::primary::Primary;
@@ -26,7 +26,7 @@ pub struct SyncReplicas {
     wanted: AtomicUsize,
     confirmed: AtomicU64,
     /// The one that is under way. The stream's lock is taken while it is locked.
-    questions: Mutex<Questions>,
+    getack_round: Mutex<GetackRound>,
 }
 
 impl SyncReplicas {
@@ -47,9 +47,9 @@ impl SyncReplicas {
         if self.wanted() == wanted {
             return false;
         }
-        let mut questions = lock(&self.questions);
+        let mut getack_round = lock(&self.getack_round);
         // Offsets may restart, and more replicas may have to answer.
-        questions.forget();
+        getack_round.forget();
         self.wanted.swap(wanted, Ordering::SeqCst) != wanted
     }
 
@@ -63,9 +63,9 @@ impl SyncReplicas {
     /// is woken by the answer, and asks again if it needs more.
     pub fn ask(&self, shared: &Shared) {
         let journal = &shared.engine.journal;
-        let mut questions = lock(&self.questions);
+        let mut getack_round = lock(&self.getack_round);
         let position = journal.end();
-        if !questions.may_ask(self.wanted(), self.confirmed(), position) {
+        if !getack_round.may_ask(self.wanted(), self.confirmed(), position) {
             return;
         }
         // Unknown while the append-only file's disk is far behind: a waiting client is woken when it catches
@@ -74,7 +74,7 @@ impl SyncReplicas {
         let end = journal.append(REPLICAS, GETACK);
         // The question itself needs no confirmation. Records that others have added since do.
         let is_next = end - position == Journal::record_bytes(GETACK);
-        questions.ask(Question { position: if is_next { end } else { position }, offset });
+        getack_round.ask(Getack { position: if is_next { end } else { position }, offset });
     }
 
     /// A replica has said how far it is; whether that answers the question.
@@ -82,8 +82,8 @@ impl SyncReplicas {
         if !self.is_on() {
             return false;
         }
-        let mut questions = lock(&self.questions);
-        let Some(confirmed) = questions.answer(primary.acked_by(self.wanted())) else { return false };
+        let mut getack_round = lock(&self.getack_round);
+        let Some(confirmed) = getack_round.answer(primary.acked_by(self.wanted())) else { return false };
         self.confirmed.fetch_max(confirmed, Ordering::AcqRel);
         true
     }

@@ -85,7 +85,7 @@ impl ScriptHost<'_> {
             return Err(Error::Fixed("ERR Can not execute the command on a stale replica"));
         }
         self.worker.check_access(self.connection, entry, args, Origin::Lua).map_err(|denial| {
-            let text = denial.text(&self.connection.session.user.name, self.worker.told_name(entry));
+            let text = denial.text(&self.connection.session.user.name, self.worker.public_name(entry));
             Error::Bytes([b"ERR ACL failure in script: ", &text[..]].concat())
         })?;
         let may_write = flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE);

@@ -5,8 +5,8 @@
 //! a turn of the loop: input is read, and answered with BUSY but for the few commands that may run in that
 //! time; connections are accepted; output leaves.
 //!
-//! Invariant: the thread is [`Place::Barred`] during such a turn. It touches no shard, as the script has
-//! locked some of them or stands behind the closed gate, and it has another [`Keys`] than the script.
+//! Invariant: the thread is [`GateState::Excluded`] during such a turn. It touches no shard, as the script
+//! has locked some of them or stands behind the closed gate, and it has another [`Keys`] than the script.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +21,7 @@ use martlet_net::{Backend, Buffer, Token};
 use martlet_script::Engine;
 
 use super::outbox::Action;
-use super::{Place, Worker};
+use super::{GateState, Worker};
 use crate::config::ShutdownFlags;
 use crate::connection::Watched;
 use crate::migration::MigrationStep;
@@ -55,7 +55,7 @@ enum Report {
 }
 
 /// The client whose script is busy: its connection is in use.
-pub(super) struct Aside {
+pub(super) struct ScriptClient {
     token: Token,
     reports: Vec<Report>,
     waiting_bytes: usize,
@@ -107,20 +107,20 @@ impl Worker {
 
     /// Whether the thread must not touch shards, since a script is busy.
     #[inline]
-    pub(crate) fn is_barred(&self) -> bool {
-        matches!(self.place, Place::Barred)
+    pub(crate) fn is_excluded(&self) -> bool {
+        matches!(self.gate_state, GateState::Excluded)
     }
 
     /// A busy script keeps the gate closed: requests of this thread are refused until it leaves.
     #[cold]
-    pub(super) fn bar(&mut self) -> Place {
+    pub(super) fn exclude_from_gate(&mut self) -> GateState {
         self.shared.slow_path_reasons.hold(SlowPathReason::ScriptBusy);
-        Place::Barred
+        GateState::Excluded
     }
 
     /// Ends that.
     #[cold]
-    pub(super) fn unbar(&mut self) {
+    pub(super) fn return_to_gate(&mut self) {
         self.shared.slow_path_reasons.release(SlowPathReason::ScriptBusy);
     }
 
@@ -129,8 +129,8 @@ impl Worker {
     pub(super) fn wait_for_script(&mut self) -> bool {
         let turn = self.with_backend(|worker, backend| {
             worker.leave();
-            worker.place = worker.bar();
-            let result = worker.turn_for_others(None, WAIT, backend);
+            worker.gate_state = worker.exclude_from_gate();
+            let result = worker.poll_while_script_runs(None, WAIT, backend);
             worker.leave();
             result
         });
@@ -155,32 +155,32 @@ impl Worker {
 
     /// Whether the thread's own script is busy.
     pub(crate) fn has_busy_script(&self) -> bool {
-        self.aside.is_some()
+        self.script_client.is_some()
     }
 
     /// Serves the thread's other clients for a turn, while the script of the client at `token` is busy.
     /// `guest` stands in for the script's keys.
     pub(crate) fn serve_others(&mut self, token: Token, guest: &mut Keys) {
         self.with_backend(|worker, backend| {
-            worker.aside.get_or_insert_with(|| {
-                Box::new(Aside { token, reports: Vec::new(), waiting_bytes: 0, is_paused: false })
+            worker.script_client.get_or_insert_with(|| {
+                Box::new(ScriptClient { token, reports: Vec::new(), waiting_bytes: 0, is_paused: false })
             });
             std::mem::swap(&mut worker.keys, guest);
-            let place = std::mem::replace(&mut worker.place, Place::Barred);
+            let place = std::mem::replace(&mut worker.gate_state, GateState::Excluded);
             let messages = worker.held_messages.take();
             let origin = std::mem::take(&mut worker.origin);
             // For the script time stands still.
             let (now_ms, mark, anchor) = (worker.now_ms, worker.mark, worker.anchor);
             let frozen_us = worker.frozen_us;
             worker.refresh_time();
-            if let Err(error) = worker.turn_for_others(Some(token), Duration::ZERO, backend) {
+            if let Err(error) = worker.poll_while_script_runs(Some(token), Duration::ZERO, backend) {
                 worker.end_for(&error);
             }
             (worker.now_ms, worker.mark, worker.anchor) = (now_ms, mark, anchor);
             worker.frozen_us = frozen_us;
             worker.origin = origin;
             worker.held_messages = messages;
-            worker.place = place;
+            worker.gate_state = place;
             std::mem::swap(&mut worker.keys, guest);
             // The configuration may have changed since.
             worker.keys.effects.wanted_events = guest.effects.wanted_events;
@@ -188,7 +188,7 @@ impl Worker {
     }
 
     /// A turn of the loop in which no key is touched; `token` is that of the client whose script is busy.
-    fn turn_for_others(
+    fn poll_while_script_runs(
         &mut self,
         token: Option<Token>,
         wait: Duration,
@@ -215,12 +215,14 @@ impl Worker {
 
     /// Whether a connection is not in its place because its client's script is busy.
     pub(super) fn is_aside(&self, token: Token) -> bool {
-        self.aside.as_ref().is_some_and(|aside| aside.token == token)
+        self.script_client.as_ref().is_some_and(|script_client| script_client.token == token)
     }
 
     fn keep_report(&mut self, token: Token, report: impl FnOnce() -> Report) {
-        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.token == token) {
-            aside.reports.push(report());
+        if let Some(script_client) =
+            self.script_client.as_mut().filter(|script_client| script_client.token == token)
+        {
+            script_client.reports.push(report());
         }
     }
 
@@ -228,10 +230,12 @@ impl Worker {
     #[cold]
     pub(super) fn received_aside(&mut self, token: Token, data: &[u8]) {
         self.keep_report(token, || Report::Received(data.to_vec()));
-        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.token == token) {
-            aside.waiting_bytes += data.len();
-            if aside.waiting_bytes > WAITING_BYTES_MAX && !aside.is_paused {
-                aside.is_paused = true;
+        if let Some(script_client) =
+            self.script_client.as_mut().filter(|script_client| script_client.token == token)
+        {
+            script_client.waiting_bytes += data.len();
+            if script_client.waiting_bytes > WAITING_BYTES_MAX && !script_client.is_paused {
+                script_client.is_paused = true;
                 self.outbox.actions.push(Action::Pause(token));
             }
         }
@@ -251,12 +255,12 @@ impl Worker {
 
     /// Continues with a client whose script was busy: its requests since are its next input.
     pub(super) fn rejoin(&mut self) {
-        let Some(aside) = self.aside.take() else { return };
-        let token = aside.token;
-        if aside.is_paused {
+        let Some(script_client) = self.script_client.take() else { return };
+        let token = script_client.token;
+        if script_client.is_paused {
             self.outbox.actions.push(Action::Resume(token));
         }
-        for report in aside.reports {
+        for report in script_client.reports {
             match report {
                 Report::Received(data) => {
                     use martlet_net::Sink;
@@ -307,7 +311,7 @@ impl Worker {
         };
         let key = Key::new(name);
         let is_locked = self.keys.covers(key.shard());
-        if !is_locked && (self.is_barred() || !self.keys.lock_shard_unless_busy(key.shard())) {
+        if !is_locked && (self.is_excluded() || !self.keys.lock_shard_unless_busy(key.shard())) {
             self.postponed.hooks.push(what);
             return false;
         }
@@ -337,13 +341,13 @@ impl Worker {
             for what in std::mem::take(&mut self.postponed.hooks) {
                 self.unhook(what);
             }
-            if !self.is_barred() {
+            if !self.is_excluded() {
                 self.serve_ready();
             }
         }
         if !self.postponed.migrations.is_empty() {
             self.enter();
-            if !self.is_barred() {
+            if !self.is_excluded() {
                 let steps = std::mem::take(&mut self.postponed.migrations);
                 steps.into_iter().for_each(|step| self.resume_migration(step));
             }

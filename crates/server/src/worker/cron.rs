@@ -27,7 +27,7 @@ impl Worker {
         }
         if self.timers.look(self.shared.clock.unix_ms()) {
             self.enter();
-            if self.is_barred() {
+            if self.is_excluded() {
                 return;
             }
             self.refresh_time();
@@ -49,7 +49,7 @@ impl Worker {
             let has_worked = self.timers.has_worked;
             self.enter();
             self.refresh_time();
-            if !self.is_barred() {
+            if !self.is_excluded() {
                 self.cron();
             }
             self.timers.has_worked = has_worked;
@@ -95,7 +95,7 @@ impl Worker {
             self.enter();
             self.refresh_time();
             loop {
-                if self.is_barred() || !self.keys.lock_shard_unless_busy(shard) {
+                if self.is_excluded() || !self.keys.lock_shard_unless_busy(shard) {
                     return now_ms + super::timers::TICK_MS;
                 }
                 let more = self.keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms));

@@ -249,7 +249,7 @@ impl Worker {
         let slice_began = self.mark;
         loop {
             let error = self.parse_batch(connection, input, consumed, &mut batch).err();
-            if batch.requests.len() > 1 && !self.is_barred() {
+            if batch.requests.len() > 1 && !self.is_excluded() {
                 self.prefetch_batch(connection.session.db, input, &mut batch);
             }
             let done = self.run_batch(connection, &mut reply, input, &batch, &mut consumed, slice_began);

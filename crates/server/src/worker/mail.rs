@@ -17,14 +17,14 @@ impl Worker {
             return;
         }
         self.enter();
-        if !self.is_barred() {
+        if !self.is_excluded() {
             let newer = std::mem::replace(&mut self.mail, std::mem::take(&mut self.postponed.mail));
             self.mail.extend(newer);
         }
         self.mail.extend(self.shared.receive(self.thread));
         // One by one: a message that waits for a busy script lets later ones be read.
         while let Some(mail) = self.mail.pop_front() {
-            if self.is_barred() && self.must_wait(&mail) {
+            if self.is_excluded() && self.must_wait(&mail) {
                 self.postponed.mail.push_back(mail);
                 continue;
             }

@@ -46,7 +46,7 @@ use crate::scripting::{Functions, HeldMessage, Scripting};
 use crate::shared::{Mail, Shared};
 use crate::stats::ThreadStats;
 
-use busy::{Aside, BackendPlace, Postponed};
+use busy::{BackendPlace, Postponed, ScriptClient};
 use command_cache::CommandCache;
 use connections::Connections;
 use input::Batch;
@@ -63,11 +63,11 @@ pub const UNIX: u32 = 1;
 pub const TLS: u32 = 2;
 
 /// Where a thread stands with the gate.
-enum Place {
+enum GateState {
     Outside,
     Inside,
     /// A script is busy: the thread serves clients without having passed in. See [`busy`].
-    Barred,
+    Excluded,
 }
 
 /// Counters of a worker outside the I/O threads; they are in no total.
@@ -142,7 +142,7 @@ pub struct Worker {
     #[cfg(test)]
     parse_count: usize,
     command_cache: CommandCache,
-    place: Place,
+    gate_state: GateState,
     /// Messages taken out of the mailbox that are not handled yet.
     mail: VecDeque<Mail>,
     /// The mailbox is to be read.
@@ -170,7 +170,7 @@ pub struct Worker {
     pub(crate) memory: eviction::Memory,
     backend: BackendPlace,
     /// The client whose script is busy.
-    aside: Option<Box<Aside>>,
+    script_client: Option<Box<ScriptClient>>,
     /// Work that waits for the end of busy scripts.
     postponed: Postponed,
 }
@@ -213,7 +213,7 @@ impl Worker {
             #[cfg(test)]
             parse_count: 0,
             command_cache: CommandCache::default(),
-            place: Place::Outside,
+            gate_state: GateState::Outside,
             mail: VecDeque::new(),
             has_mail: false,
             origin: 0,
@@ -227,7 +227,7 @@ impl Worker {
             routes: shared.cluster().map(ClusterNode::follow),
             memory: eviction::Memory::new(),
             backend: BackendPlace::None,
-            aside: None,
+            script_client: None,
             postponed: Postponed::default(),
         };
         worker.apply_config();
@@ -330,15 +330,15 @@ impl Worker {
     /// excluded from everything behind it instead.
     #[inline]
     pub fn enter(&mut self) {
-        if let Place::Outside = self.place {
+        if let GateState::Outside = self.gate_state {
             // Nothing of this turn has begun.
-            if self.turn_began.is_none() && self.shared.replication.replica.crew.is_called() {
-                return self.join_crew();
+            if self.turn_began.is_none() && self.shared.replication.replica.parallel_apply.is_called() {
+                return self.join_parallel_apply();
             }
             let engine = self.shared.engine;
-            self.place = match engine.gate.enter_unless(self.thread, || engine.has_busy_script()) {
-                true => Place::Inside,
-                false => self.bar(),
+            self.gate_state = match engine.gate.enter_unless(self.thread, || engine.has_busy_script()) {
+                true => GateState::Inside,
+                false => self.exclude_from_gate(),
             };
             self.stats().begin();
             self.timers.has_worked = true;
@@ -354,13 +354,13 @@ impl Worker {
     /// Passes out of the gate.
     #[inline]
     pub fn leave(&mut self) {
-        match self.place {
-            Place::Outside => return,
-            Place::Inside => self.shared.engine.gate.leave(self.thread),
-            Place::Barred => self.unbar(),
+        match self.gate_state {
+            GateState::Outside => return,
+            GateState::Inside => self.shared.engine.gate.leave(self.thread),
+            GateState::Excluded => self.return_to_gate(),
         }
         self.stats().rest();
-        self.place = Place::Outside;
+        self.gate_state = GateState::Outside;
     }
 
     /// Runs `work` alone: behind the closed gate, with all shards held. While a busy script is waited for,
@@ -481,8 +481,8 @@ impl Worker {
             self.with_backend(|worker, backend| backend.poll(Some(timeout), worker)).transpose()?;
             let began = self.turn_began.unwrap_or_else(|| self.shared.clock.raw());
             self.follow_config();
-            if self.shared.replication.replica.crew.is_called() {
-                self.join_crew();
+            if self.shared.replication.replica.parallel_apply.is_called() {
+                self.join_parallel_apply();
             }
             self.read_mail();
             self.process_ready();
@@ -490,7 +490,7 @@ impl Worker {
             self.tick();
             if self.memory.is_unfinished {
                 self.enter();
-                if !self.is_barred() {
+                if !self.is_excluded() {
                     self.make_room();
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use martlet_net::Token;
 
-use super::output::AwaitingCopies;
+use super::output::UnconfirmedOutput;
 use crate::connection::Connection;
 
 /// Larger buffers are not kept for the next reply.
@@ -34,9 +34,9 @@ pub(crate) struct Outbox {
     /// Connections with output to hand over.
     pub dirty: Vec<Token>,
     /// Output that waits for the disk, by ascending position.
-    pub awaiting_fsync: VecDeque<AwaitingCopies>,
+    pub awaiting_fsync: VecDeque<UnconfirmedOutput>,
     /// Output that the disk has, if it must, and that waits for replicas.
-    pub awaiting_replicas: VecDeque<AwaitingCopies>,
+    pub awaiting_replicas: VecDeque<UnconfirmedOutput>,
     pub(super) actions: Vec<Action>,
     /// Empty buffers.
     pool: Vec<Vec<u8>>,

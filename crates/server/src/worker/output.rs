@@ -11,7 +11,7 @@ use crate::connection::{Connection, InFlight};
 use crate::slow_path::SlowPathReason;
 
 /// Output that waits for the disk, or for replicas.
-pub(super) struct AwaitingCopies {
+pub(super) struct UnconfirmedOutput {
     /// The end of the journal when it was there.
     position: Position,
     token: Token,
@@ -37,7 +37,7 @@ impl Worker {
         let (for_disk, for_replicas) = (journal.holds_replies(), sync.is_on());
         let on_disk = if for_disk { journal.durable() } else { Position::MAX };
         let confirmed = if for_replicas { sync.confirmed() } else { Position::MAX };
-        if self.config.current().replicaof.0.is_some() && !self.is_barred() {
+        if self.config.current().replicaof.0.is_some() && !self.is_excluded() {
             self.drop_unconfirmed(sync.confirmed());
         }
         if on_disk.min(confirmed) < end {
@@ -49,7 +49,7 @@ impl Worker {
                     connection.held = connection.output_end();
                     connection.reads_data = false;
                     let place = connection.held;
-                    let held = AwaitingCopies { position: end, token, place, for_replicas };
+                    let held = UnconfirmedOutput { position: end, token, place, for_replicas };
                     self.outbox.awaiting_fsync.push_back(held);
                 } else {
                     self.outbox.dirty.push(token);
@@ -76,11 +76,11 @@ impl Worker {
             journal.nudge();
         }
         // Who is not inside the gate records nothing.
-        if !self.outbox.awaiting_replicas.is_empty() && !self.is_barred() {
+        if !self.outbox.awaiting_replicas.is_empty() && !self.is_excluded() {
             sync.ask(shared);
         }
         if !self.outbox.has_held() && self.copy_waiters.is_empty() {
-            shared.wait_no_more(self.thread);
+            shared.cancel_copy_wakeup(self.thread);
         }
     }
 
@@ -89,10 +89,10 @@ impl Worker {
     /// waits: everybody else is served, and told of it.
     fn take_covered(
         &mut self,
-        awaiting: &mut VecDeque<AwaitingCopies>,
+        awaiting: &mut VecDeque<UnconfirmedOutput>,
         safe: Position,
         are_no_copies: bool,
-    ) -> Vec<AwaitingCopies> {
+    ) -> Vec<UnconfirmedOutput> {
         let (mut covered, mut waiting) = (Vec::new(), Vec::new());
         while let Some(held) = awaiting.pop_front_if(|held| are_no_copies || held.position <= safe) {
             if self.is_aside(held.token) {
@@ -109,7 +109,7 @@ impl Worker {
     }
 
     /// Lets output leave.
-    fn release_output(&mut self, held: AwaitingCopies) {
+    fn release_output(&mut self, held: UnconfirmedOutput) {
         let Some(mut connection) = self.take(held.token) else { return };
         connection.released = connection.released.max(held.place);
         self.outbox.note(&mut connection);

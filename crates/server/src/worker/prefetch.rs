@@ -107,7 +107,7 @@ impl Worker {
         announced.begin(arrivals);
         // Shards are touched inside the gate only.
         self.enter();
-        if self.is_barred() {
+        if self.is_excluded() {
             self.announced = Some(announced);
             return;
         }

@@ -9,8 +9,8 @@ use martlet_journal::REPLICAS;
 
 use super::super::replication::timeout;
 use super::super::{Call, ServerCommand, ServerHandler};
-use super::{node, told};
-use crate::checks::obeys;
+use super::{node, reply_error};
+use crate::checks::is_from_primary;
 use crate::cluster::ClusterNode;
 use crate::replication::failover::GETACK;
 
@@ -21,7 +21,7 @@ fn change(
     call: &mut Call<'_>,
     input: impl FnOnce(&mut Cluster, Time) -> Result<(), CommandError>,
 ) -> Outcome {
-    node(call)?.with(input).map_err(told)?;
+    node(call)?.with(input).map_err(reply_error)?;
     call.worker.follow_cluster();
     answer_once_saved(call)
 }
@@ -45,7 +45,7 @@ fn has_keys(call: &mut Call<'_>) -> bool {
 /// Slots of the arguments, each alone or, in pairs, as ranges.
 fn ranges(call: &Call<'_>, in_pairs: bool) -> Result<Vec<(u16, u16)>, Error> {
     let slots: Result<Vec<u16>, _> = call.args.iter().skip(2).map(parse_slot).collect();
-    let slots = slots.map_err(told)?;
+    let slots = slots.map_err(reply_error)?;
     if !in_pairs {
         return Ok(slots.into_iter().map(|slot| (slot, slot)).collect());
     }
@@ -119,7 +119,7 @@ pub(super) static FLUSHSLOT: ServerCommand = command("cluster|flushslot", -3, fl
 
 fn flushslot(call: &mut Call<'_>) -> Outcome {
     node(call)?;
-    let slot = parse_slot(call.arg(2)).map_err(told)?;
+    let slot = parse_slot(call.arg(2)).map_err(reply_error)?;
     match call.argc() {
         3 => {}
         4 if [b"async".as_slice(), b"sync"].iter().any(|word| call.arg(3).eq_ignore_ascii_case(word)) => {}
@@ -259,7 +259,7 @@ const REPLICATION_TIMEOUT_MS: i64 = 2_000;
 
 fn setslot(call: &mut Call<'_>) -> Outcome {
     let node = node(call)?;
-    let slot = parse_slot(call.arg(2)).map_err(told)?;
+    let slot = parse_slot(call.arg(2)).map_err(reply_error)?;
     let id = call.arg(4);
     let (state, end) = match call.arg(3).to_ascii_lowercase().as_slice() {
         b"migrating" if call.argc() > 4 => (SetSlot::Migrating(id), 5),
@@ -269,19 +269,20 @@ fn setslot(call: &mut Call<'_>) -> Outcome {
         _ => return Err(INVALID_SETSLOT),
     };
     let has_keys = call.worker.keys.count_slot(slot) > 0;
-    let is_told = obeys(call.connection);
+    let is_told = is_from_primary(call.connection);
     if is_told || node.read(|cluster| cluster.myself().is_primary()) {
-        node.migrate(|machine, _| machine.check_idle()).map_err(told)?;
+        node.migrate(|machine, _| machine.check_idle()).map_err(reply_error)?;
     }
-    node.read(|cluster| cluster.check_slot_change(slot, state, is_told, has_keys).map(drop)).map_err(told)?;
+    node.read(|cluster| cluster.check_slot_change(slot, state, is_told, has_keys).map(drop))
+        .map_err(reply_error)?;
     let deadline_ms = replication_deadline(call, end)?;
     if is_told {
         // The thread `cluster` carries out the consequences: the node may stop following this stream.
-        node.with(|cluster, now| cluster.set_slot(now, slot, state, true, has_keys)).map_err(told)?;
+        node.with(|cluster, now| cluster.set_slot(now, slot, state, true, has_keys)).map_err(reply_error)?;
         call.reply.ok();
         return Ok(());
     }
-    if !call.connection.session.is_replicated && tell_replicas_first(call, node, deadline_ms) {
+    if !call.connection.session.is_replicated && ask_replicas_first(call, node, deadline_ms) {
         return Ok(());
     }
     change(call, |cluster, now| cluster.set_slot(now, slot, state, false, has_keys))
@@ -306,7 +307,7 @@ fn replication_deadline(call: &Call<'_>, index: usize) -> Result<Option<i64>, Er
 /// Has replicas run the request before this node does, so that its statements to the cluster stay true when
 /// one of them takes over; returns whether the client waits for them. Where nothing can wait they get it even
 /// so.
-fn tell_replicas_first(call: &mut Call<'_>, node: &ClusterNode, deadline_ms: Option<i64>) -> bool {
+fn ask_replicas_first(call: &mut Call<'_>, node: &ClusterNode, deadline_ms: Option<i64>) -> bool {
     let shared = call.worker.shared;
     let count = shared.replication.primary.count_slot_changers();
     if count == 0 || !node.read(|cluster| cluster.replicas_take_slot_changes(count)) {

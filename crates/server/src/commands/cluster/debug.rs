@@ -5,7 +5,7 @@ use martlet_command::{Error, Group, Outcome, command};
 
 use super::super::debug::FLAGS;
 use super::super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
-use super::told;
+use super::reply_error;
 use crate::checks::unknown_subcommand;
 
 pub(in super::super) static CLUSTERLINK: ServerCommand =
@@ -29,7 +29,7 @@ fn clusterlink(call: &mut Call<'_>) -> Outcome {
     };
     let directions = [("to", Direction::To), ("from", Direction::From), ("all", Direction::Both)];
     let direction = call.rest(3).one_of(&directions);
-    node.with(|cluster, now| cluster.kill_links(now, call.arg(4), direction)).map_err(told)?;
+    node.with(|cluster, now| cluster.kill_links(now, call.arg(4), direction)).map_err(reply_error)?;
     if direction.is_none() {
         let text = String::from_utf8_lossy(call.arg(3));
         return Err(Error::Text(format!("ERR Unknown direction {text}")));

@@ -6,8 +6,8 @@ use martlet_command::{Control, Error, Flags, Group, Outcome, command};
 use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
-use super::{node, told};
-use crate::checks::obeys;
+use super::{node, reply_error};
+use crate::checks::is_from_primary;
 
 const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
 /// It changes pending migrations, and so runs alone.
@@ -47,7 +47,7 @@ fn migrateslots(call: &mut Call<'_>) -> Outcome {
             Ok(())
         })
     });
-    requests.map_err(told)?;
+    requests.map_err(reply_error)?;
     call.worker.follow_migrations();
     call.reply.ok();
     Ok(())
@@ -131,7 +131,7 @@ fn syncslots(call: &mut Call<'_>) -> Outcome {
         return finish(call);
     }
     // The rest concerns a primary alone.
-    if obeys(call.connection) || is(b"capa") {
+    if is_from_primary(call.connection) || is(b"capa") {
         return Ok(());
     }
     let message = Message::named(call.arg(2));
@@ -151,7 +151,7 @@ fn syncslots(call: &mut Call<'_>) -> Outcome {
 
 fn establish(call: &mut Call<'_>) -> Outcome {
     let node = node(call)?;
-    let (is_told, words) = (obeys(call.connection), words(call, 3));
+    let (is_told, words) = (is_from_primary(call.connection), words(call, 3));
     let job = node.read(|cluster| {
         node.migrate(|machine, now| {
             let asked = parse_establish(cluster, machine, &words, is_told)?;
@@ -162,7 +162,7 @@ fn establish(call: &mut Call<'_>) -> Outcome {
             Ok(Some(machine.import(now, asked.name, nodes, asked.ranges)))
         })
     });
-    if let Some(job) = job.map_err(told)? {
+    if let Some(job) = job.map_err(reply_error)? {
         if !is_told {
             call.worker.become_import(call.connection, job);
         }
@@ -181,8 +181,8 @@ fn finish(call: &mut Call<'_>) -> Outcome {
         machine.end_told(now, &finish);
         Ok(())
     });
-    told_end.map_err(told)?;
-    if obeys(call.connection) {
+    told_end.map_err(reply_error)?;
+    if is_from_primary(call.connection) {
         let all: Vec<&[u8]> = call.args.iter().collect();
         call.worker.record_import(&all);
     }

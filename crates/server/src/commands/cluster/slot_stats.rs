@@ -7,7 +7,7 @@ use martlet_cluster::views;
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command};
 
 use super::super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
-use super::{node, told};
+use super::{node, reply_error};
 use crate::config::SlotMetrics;
 
 /// A slot's metric: its name and its figure.
@@ -60,8 +60,8 @@ fn slot_stats(call: &mut Call<'_>) -> Outcome {
     let own = node(call)?.read(|cluster| views::own_slots(cluster).clone());
     let mut words = call.rest(2);
     let slots = if call.argc() == 5 && words.option("slotsrange", 2) {
-        let first = parse_slot(words.value()?).map_err(told)?;
-        let last = parse_slot(words.value()?).map_err(told)?;
+        let first = parse_slot(words.value()?).map_err(reply_error)?;
+        let last = parse_slot(words.value()?).map_err(reply_error)?;
         if first > last {
             let text = format!("ERR Start slot number {first} is greater than end slot number {last}");
             return Err(Error::Text(text));

@@ -8,7 +8,7 @@ use martlet_cluster::views::{self, EndpointKind, ShardNode, Viewer};
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command};
 
 use super::super::{Call, ServerCommand, ServerHandler};
-use super::{node, settled, told};
+use super::{node, reply_error, settled};
 use crate::config::ClusterPreferredEndpointType;
 
 const TELL: Flags = Flags::STALE;
@@ -225,7 +225,8 @@ pub(super) static SLAVES: ServerCommand = command("cluster|slaves", 3, replicas 
 
 fn replicas(call: &mut Call<'_>) -> Outcome {
     let viewer = viewer(call);
-    let lines = settled(call)?.read(|cluster| views::replicas(cluster, viewer, call.arg(2))).map_err(told)?;
+    let lines =
+        settled(call)?.read(|cluster| views::replicas(cluster, viewer, call.arg(2))).map_err(reply_error)?;
     call.reply.array(lines.len());
     lines.iter().for_each(|line| call.reply.bulk(line.as_bytes()));
     Ok(())
@@ -244,7 +245,8 @@ pub(super) static COUNT_FAILURE_REPORTS: ServerCommand =
         .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn count_failure_reports(call: &mut Call<'_>) -> Outcome {
-    let count = node(call)?.read(|cluster| views::failure_reports(cluster, call.arg(2))).map_err(told)?;
+    let count =
+        node(call)?.read(|cluster| views::failure_reports(cluster, call.arg(2))).map_err(reply_error)?;
     call.reply.count(count);
     Ok(())
 }

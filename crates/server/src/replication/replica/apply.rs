@@ -18,10 +18,10 @@ use martlet_command::transaction::{Assembler, OutOfPlace, Queue, Step};
 use martlet_journal::{Position, REPLICAS};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
-use super::crew::{Calling, Crew, Plan, Work};
 use super::gather::Gathered;
 use super::link::is_readable;
-use super::runner::{Runner, complain};
+use super::parallel_apply::{ApplySession, ParallelApply, Plan, Work};
+use super::runner::{Runner, report_propagation_error};
 use crate::connection::Connection;
 use crate::registry::Entry;
 use crate::shared::{Mail, Shared};
@@ -36,7 +36,7 @@ const CREW_TURN_BYTES: usize = 128 * 1024;
 /// With more waiting, all threads apply.
 const LAG_BYTES: usize = 256 * 1024;
 /// With fewer commands that can be dealt out, one thread applies them.
-const CREW_COMMANDS_MIN: usize = 256;
+const PARALLEL_COMMANDS_MIN: usize = 256;
 /// With more waiting, nothing is received.
 const WAITING_MAX_BYTES: usize = 1024 * 1024;
 /// How often a stream is tried that the link is using.
@@ -156,7 +156,7 @@ impl ApplyQueue {
                 applied: 0,
                 relayed: 0,
                 partial: Partial::default(),
-                resists: false,
+                is_serial: false,
                 places: VecDeque::new(),
                 on_disk: None,
             }),
@@ -285,8 +285,8 @@ impl ApplyQueue {
 
     /// Applies some waiting bytes, on the thread that was asked to.
     fn turn(self: Arc<Self>, worker: &mut Worker) {
-        let calls_crew = self.should_call_crew(worker);
-        let applied = if calls_crew { self.apply_by_all(worker) } else { self.apply_some(worker) };
+        let is_parallel = self.should_be_parallel(worker);
+        let applied = if is_parallel { self.apply_by_all(worker) } else { self.apply_some(worker) };
         let Some((count, mut outcome)) = applied else {
             // Writes that wait for the disk, or for CLIENT PAUSE, continue later; the link asks again.
             lock(&self.waiting).is_asked = false;
@@ -322,35 +322,35 @@ impl ApplyQueue {
     fn apply_some(&self, worker: &mut Worker) -> Option<Applied> {
         let mut applier = lock(&self.applier);
         let bytes = self.take(worker, TURN_BYTES)?;
-        applier.resists = false;
+        applier.is_serial = false;
         Some((bytes.len(), applier.apply(self, worker, &bytes)))
     }
 
     /// Whether so much waits that all threads should apply. A client that watches sees the stream's order.
-    fn should_call_crew(&self, worker: &Worker) -> bool {
+    fn should_be_parallel(&self, worker: &Worker) -> bool {
         self.shared.thread_count() > 1
             && lock(&self.waiting).len() >= LAG_BYTES
             && worker.keys.effects.wanted_events == 0
             && !self.shared.slow_path_reasons.has(SlowPathReason::Monitored)
-            && !lock(&self.applier).resists
+            && !lock(&self.applier).is_serial
     }
 
     /// As [`ApplyQueue::apply_some`], with all threads.
     fn apply_by_all(self: &Arc<Self>, worker: &mut Worker) -> Option<Applied> {
         let engine = self.shared.engine;
-        let calling = Crew::call(self.shared, self);
+        let session = ParallelApply::call(self.shared, self);
         worker.leave();
         worker.stats().begin();
         let work = |alone: &mut Alone| {
-            let calling = calling;
+            let session = session;
             let mut applier = lock(&self.applier);
             let bytes = self.take(worker, CREW_TURN_BYTES)?;
             worker.keys.effects.recording = engine.journal.is_on();
-            Some((bytes.len(), applier.apply_by_all(self, worker, (&calling, alone), &bytes)))
+            Some((bytes.len(), applier.apply_by_all(self, worker, (&session, alone), &bytes)))
         };
         let applied = engine.gate.closed_unless(|| engine.has_busy_script(), work).flatten();
         worker.enter();
-        worker.serve_ready_after_crew();
+        worker.serve_ready_after_session();
         applied
     }
 }
@@ -379,7 +379,7 @@ struct Applier {
     relayed: usize,
     partial: Partial,
     /// The next command cannot be dealt out to threads.
-    resists: bool,
+    is_serial: bool,
     /// Ends of records, with the offset there, as far as the disk has not come.
     places: VecDeque<(Position, u64)>,
     on_disk: Option<u64>,
@@ -416,21 +416,21 @@ impl Applier {
         &mut self,
         queue: &ApplyQueue,
         worker: &mut Worker,
-        (calling, alone): (&Calling, &mut Alone),
+        (session, alone): (&ApplySession, &mut Alone),
         bytes: &[u8],
     ) -> Result<Progress, String> {
         self.input.extend_from_slice(bytes);
         let shared = queue.shared;
         let plan = Plan::read(shared.registry, &self.input, self.parsed, &LIMITS);
         let count = plan.len();
-        self.resists = self.transactions.is_inside() || count < CREW_COMMANDS_MIN;
-        if self.resists {
+        self.is_serial = self.transactions.is_inside() || count < PARALLEL_COMMANDS_MIN;
+        if self.is_serial {
             return Ok(Progress::Done);
         }
         queue.is_applying.store(true, Ordering::Relaxed);
         let (end, db) = (plan.end, self.runner.connection.session.db);
         let work = Arc::new(Work::new(std::mem::take(&mut self.input), plan, db, shared.thread_count()));
-        calling.share(alone, worker, &work);
+        session.share(alone, worker, &work);
         (self.parsed, self.applied, self.partial) = (end, end, Partial::default());
         self.relay(queue, worker, &work.input);
         shared.replication.replica.answer();
@@ -474,7 +474,7 @@ impl Applier {
         }
         let Some(entry) = queue.shared.registry.resolve(args).filter(|entry| entry.spec.takes(args.len()))
         else {
-            complain(worker, &crate::checks::unknown_command(args).to_bytes(), args);
+            report_propagation_error(worker, &crate::checks::unknown_command(args).to_bytes(), args);
             return Progress::Done;
         };
         match self.transactions.take(entry, args) {
@@ -487,7 +487,7 @@ impl Applier {
                 }
                 return progress;
             }
-            Err(OutOfPlace::Nested) => complain(worker, &NESTED.to_bytes(), args),
+            Err(OutOfPlace::Nested) => report_propagation_error(worker, &NESTED.to_bytes(), args),
             Err(OutOfPlace::Outside) => {}
         }
         Progress::Done
@@ -539,7 +539,7 @@ impl Applier {
         if worker.keys.has_all_shards() {
             work(self, worker);
             if worker.keys.effects.has_news() {
-                worker.tell_news();
+                worker.publish_changes();
             }
             worker.keys.record_pending();
             return Progress::Done;

@@ -184,7 +184,7 @@ impl Link {
                 return Ok(read_bytes);
             }
             if clock.elapsed_ns(told, clock.raw()) >= PERIOD.as_nanos() as u64 {
-                self.give_sign_of_life();
+                self.send_keepalive();
                 told = clock.raw();
             }
             self.wait(!is_full, PERIOD, SILENT)?;

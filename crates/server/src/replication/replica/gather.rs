@@ -193,7 +193,7 @@ impl Link {
                 Err(TryRecvError::Empty) => {}
             }
             if clock.elapsed_ns(told, clock.raw()) >= PERIOD.as_nanos() as u64 {
-                self.give_sign_of_life();
+                self.send_keepalive();
                 told = clock.raw();
             }
             if self.poll(false, PERIOD).is_err() {

@@ -458,7 +458,7 @@ impl Link {
     }
 
     /// Sends the primary a keepalive. If the primary is gone, the next read shows it.
-    pub(super) fn give_sign_of_life(&mut self) {
+    pub(super) fn send_keepalive(&mut self) {
         let stream = self.main.as_ref().map_or(&self.stream, |main| &main.link.stream);
         let _ = lock(stream).send(b"\n");
     }

@@ -10,13 +10,13 @@
 mod apply;
 mod change;
 pub mod channel;
-pub mod crew;
 mod diskless;
 pub mod gather;
 pub mod handshake;
 mod link;
 mod load;
 mod own_keys;
+pub mod parallel_apply;
 mod runner;
 pub mod transfer;
 
@@ -106,7 +106,7 @@ pub struct Replica {
     /// INFO's figures on the stream that waits for a full sync's data set.
     pub gathered: gather::GatheredFigures,
     /// Threads that are called to apply together.
-    pub crew: crew::Crew,
+    pub parallel_apply: parallel_apply::ParallelApply,
     /// Commands that were applied by all threads.
     applied_by_all: AtomicU64,
     /// Keys that clients have written here and that have a time to live.

@@ -32,7 +32,7 @@ impl Runner {
         let db = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
         match db.filter(|&db: &usize| db < worker.settings.databases) {
             Some(db) => self.connection.session.db = db,
-            None => complain(worker, b"ERR DB index is out of range", args),
+            None => report_propagation_error(worker, b"ERR DB index is out of range", args),
         }
     }
 
@@ -46,7 +46,7 @@ impl Runner {
         nested: bool,
     ) {
         if entry.spec.flags.has(Flags::WRITE) {
-            self.look_after_disk(worker);
+            self.check_disk_state(worker);
         }
         let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
         let now_ms = worker.keys.now_ms;
@@ -66,7 +66,11 @@ impl Runner {
         before.map(|view| worker.keys.set_view_here(view));
         worker.keys.set_time(now_ms);
         if reply.as_bytes().first() == Some(&b'-') {
-            complain(worker, reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(), args);
+            report_propagation_error(
+                worker,
+                reply.as_bytes().trim_ascii().get(1..).unwrap_or_default(),
+                args,
+            );
         }
         self.reply = reply.into_bytes();
         self.reply.clear();
@@ -74,7 +78,7 @@ impl Runner {
 
     /// Ends the process if a write cannot be kept, as the disk refuses (`replica-ignore-disk-write-errors`):
     /// a replica may not refuse it.
-    fn look_after_disk(&mut self, worker: &Worker) {
+    fn check_disk_state(&mut self, worker: &Worker) {
         let reasons = &worker.shared.slow_path_reasons;
         if !reasons.has(SlowPathReason::SaveFailed) && !reasons.has(SlowPathReason::LogRefused) {
             return;
@@ -101,7 +105,7 @@ impl Runner {
 }
 
 /// Logs that the primary has sent a command that cannot run here, or ends the process for it.
-pub(super) fn complain(worker: &Worker, error: &[u8], args: &Args<'_>) {
+pub(super) fn report_propagation_error(worker: &Worker, error: &[u8], args: &Args<'_>) {
     let (error, name) = (String::from_utf8_lossy(error), String::from_utf8_lossy(args.at(0)).into_owned());
     let name = name.escape_default();
     tracing::warn!(

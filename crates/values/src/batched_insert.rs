@@ -15,7 +15,7 @@ const PROBE_STEPS_MAX: usize = 8;
 const WORTHWHILE: usize = 4096;
 
 /// See the [module docs](self). An entry is a name, a value that may be empty, and what else there is to it.
-pub(crate) struct Together<T> {
+pub(crate) struct BatchedInsert<T> {
     texts: Vec<u8>,
     entries: Vec<Waiting<T>>,
     names: Vec<Name>,
@@ -29,10 +29,10 @@ struct Waiting<T> {
     rest: T,
 }
 
-impl<T> Together<T> {
+impl<T> BatchedInsert<T> {
     /// For a collection that will have `count` entries.
-    pub fn new(count: usize) -> Together<T> {
-        Together {
+    pub fn new(count: usize) -> BatchedInsert<T> {
+        BatchedInsert {
             texts: Vec::new(),
             entries: Vec::new(),
             names: Vec::new(),

@@ -2,11 +2,11 @@
 //!
 //! The applying thread calls the others, closes the gate and admits them
 //! ([`Gate::admit`](martlet_engine::Gate)). Behind it the next commands, up to the first that is more than a
-//! write to one key, are dealt out by the shards of their keys: each *lane* has the commands of its shards in
-//! the stream's order, and each thread that has come takes lanes until none is left. The gate opens once all
-//! are done and their bytes are in the journal, so that clients always see the data as it was at some place
-//! of the stream. A thread that comes too late, or was in the middle of something, finds nothing left to do
-//! and is not waited for.
+//! write to one key, are dealt out by the shards of their keys: each *partition* has the commands of its
+//! shards in the stream's order, and each thread that has come takes partitions until none is left. The gate
+//! opens once all are done and their bytes are in the journal, so that clients always see the data as it was
+//! at some place of the stream. A thread that comes too late, or was in the middle of something, finds
+//! nothing left to do and is not waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -23,14 +23,14 @@ use crate::registry::{Entry, Registry};
 use crate::shared::Shared;
 use crate::worker::Worker;
 
-/// Lanes for each thread: one whose commands cost more than others' holds up less.
-const LANES_PER_THREAD: usize = 4;
-/// Commands of a lane whose keys are fetched into the caches before the first of them runs.
+/// Partitions for each thread: one whose commands cost more than others' holds up less.
+const PARTITIONS_PER_THREAD: usize = 4;
+/// Commands of a partition whose keys are fetched into the caches before the first of them runs.
 const PREFETCH_BATCH: usize = 32;
 
 /// Calls threads to a stream's work. One per server.
 #[derive(Default)]
-pub struct Crew {
+pub struct ParallelApply {
     is_called: AtomicBool,
     call: Mutex<Option<Arc<Call>>>,
 }
@@ -50,24 +50,24 @@ enum Stage {
 }
 
 /// Ends a call when it is dropped.
-pub(super) struct Calling {
+pub(super) struct ApplySession {
     shared: &'static Shared,
     call: Arc<Call>,
 }
 
-impl Crew {
+impl ParallelApply {
     /// Calls all other threads to this queue.
-    pub(super) fn call(shared: &'static Shared, queue: &Arc<ApplyQueue>) -> Calling {
-        let crew = &shared.replication.replica.crew;
+    pub(super) fn call(shared: &'static Shared, queue: &Arc<ApplyQueue>) -> ApplySession {
+        let parallel_apply = &shared.replication.replica.parallel_apply;
         let call = Arc::new(Call {
             queue: queue.clone(),
             stage: Mutex::new(Stage::Closing),
             changed: Condvar::new(),
         });
-        *lock(&crew.call) = Some(call.clone());
-        crew.is_called.store(true, Ordering::Release);
+        *lock(&parallel_apply.call) = Some(call.clone());
+        parallel_apply.is_called.store(true, Ordering::Release);
         shared.wake_all();
-        Calling { shared, call }
+        ApplySession { shared, call }
     }
 
     /// Whether threads are called.
@@ -77,24 +77,24 @@ impl Crew {
     }
 }
 
-impl Calling {
+impl ApplySession {
     /// Hands out `work` and takes part in it; returns when all of it is done and the calling thread is alone
     /// again.
     pub fn share(&self, alone: &mut Alone, worker: &mut Worker, work: &Arc<Work>) {
         self.shared.engine.gate.admit(alone, |beside| {
             *lock(&self.call.stage) = Stage::Work(work.clone());
             self.call.changed.notify_all();
-            work.take_part(beside, worker, &self.call.queue);
+            work.run_share(beside, worker, &self.call.queue);
             work.wait();
         });
     }
 }
 
-impl Drop for Calling {
+impl Drop for ApplySession {
     fn drop(&mut self) {
-        let crew = &self.shared.replication.replica.crew;
-        crew.is_called.store(false, Ordering::Release);
-        *lock(&crew.call) = None;
+        let parallel_apply = &self.shared.replication.replica.parallel_apply;
+        parallel_apply.is_called.store(false, Ordering::Release);
+        *lock(&parallel_apply.call) = None;
         *lock(&self.call.stage) = Stage::Over;
         self.call.changed.notify_all();
     }
@@ -103,17 +103,17 @@ impl Drop for Calling {
 impl Worker {
     /// Takes part in what threads are called to, and passes the gate again. To be called between commands.
     #[cold]
-    pub(crate) fn join_crew(&mut self) {
+    pub(crate) fn join_parallel_apply(&mut self) {
         self.leave();
         self.refresh_time();
         self.turn_began.get_or_insert(self.mark);
-        self.work_with_crew();
+        self.join_session();
         self.enter();
-        self.serve_ready_after_crew();
+        self.serve_ready_after_session();
     }
 
-    fn work_with_crew(&mut self) {
-        let Some(call) = lock(&self.shared.replication.replica.crew.call).clone() else { return };
+    fn join_session(&mut self) {
+        let Some(call) = lock(&self.shared.replication.replica.parallel_apply.call).clone() else { return };
         let stage = lock(&call.stage);
         let closing = |stage: &mut Stage| matches!(stage, Stage::Closing);
         let stage = call.changed.wait_while(stage, closing).unwrap_or_else(PoisonError::into_inner);
@@ -125,15 +125,15 @@ impl Worker {
         gate.join(|beside| {
             self.stats().begin();
             self.keys.effects.recording = self.shared.engine.journal.is_on();
-            work.take_part(beside, self, &call.queue);
+            work.run_share(beside, self, &call.queue);
             self.stats().rest();
         });
     }
 
-    /// Serves clients that wait for keys that lanes have changed: not behind the closed gate, as a served
-    /// command may want to close it.
-    pub(super) fn serve_ready_after_crew(&mut self) {
-        if !self.keys.ready.is_empty() && !self.is_barred() {
+    /// Serves clients that wait for keys that partitions have changed: not behind the closed gate, as a
+    /// served command may want to close it.
+    pub(super) fn serve_ready_after_session(&mut self) {
+        if !self.keys.ready.is_empty() && !self.is_excluded() {
             self.serve_ready();
         }
     }
@@ -198,8 +198,8 @@ pub(super) struct Work {
     plan: Plan,
     db: usize,
     /// Places among the commands.
-    lanes: Vec<Vec<u32>>,
-    /// The lane that is taken next.
+    partitions: Vec<Vec<u32>>,
+    /// The partition that is taken next.
     next: AtomicUsize,
     /// Lanes that are not done.
     left: Mutex<usize>,
@@ -209,21 +209,21 @@ pub(super) struct Work {
 impl Work {
     /// Deals out the commands, whose keys are in this database.
     pub fn new(input: Vec<u8>, plan: Plan, db: usize, threads: usize) -> Work {
-        let count = threads * LANES_PER_THREAD;
-        let mut lanes = vec![Vec::new(); count];
+        let count = threads * PARTITIONS_PER_THREAD;
+        let mut partitions = vec![Vec::new(); count];
         for (at, command) in plan.commands.iter().enumerate() {
-            lanes[shard_of(command.key.1) % count].push(at as u32);
+            partitions[shard_of(command.key.1) % count].push(at as u32);
         }
         let left = Mutex::new(count);
-        Work { input, plan, db, lanes, next: AtomicUsize::new(0), left, done: Condvar::new() }
+        Work { input, plan, db, partitions, next: AtomicUsize::new(0), left, done: Condvar::new() }
     }
 
-    /// Takes lanes as long as there are any.
-    fn take_part(&self, beside: &Beside, worker: &mut Worker, queue: &ApplyQueue) {
+    /// Takes partitions as long as there are any.
+    fn run_share(&self, beside: &Beside, worker: &mut Worker, queue: &ApplyQueue) {
         let runner = &mut *queue.runner_of(worker.thread);
         runner.connection.session.db = self.db;
-        while let Some(lane) = self.lanes.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            for batch in lane.chunks(PREFETCH_BATCH) {
+        while let Some(partition) = self.partitions.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            for batch in partition.chunks(PREFETCH_BATCH) {
                 let commands = || batch.iter().map(|&at| &self.plan.commands[at as usize]);
                 let mut hashes = [0; PREFETCH_BATCH];
                 hashes.iter_mut().zip(commands()).for_each(|(hash, command)| *hash = command.key.1);
