@@ -156,8 +156,7 @@ fn parse_f64_any(text: &[u8]) -> Option<f64> {
     convert(scan::scan(text)?).ok()
 }
 
-/// As [`parse_f64`], but a number too large is infinite, and one too small is zero: how Redis reads the
-/// bounds of ranges of scores.
+/// As [`parse_f64`], but a number too large is infinite, and one too small is zero.
 pub fn parse_f64_saturating(text: &[u8]) -> Option<f64> {
     Some(convert(scan::scan(text)?).unwrap_or_else(|beyond| beyond))
 }

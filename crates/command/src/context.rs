@@ -1,6 +1,6 @@
 //! A handler's context: its arguments, the keys, the reply, and the settings that matter to it.
 
-use martlet_base::number::{parse_f64, parse_i64};
+use martlet_base::number::{LongDouble, parse_f64, parse_f64_saturating, parse_i64};
 use martlet_engine::{Awaited, Keys};
 use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
@@ -250,9 +250,8 @@ impl<'a> Context<'a> {
     /// # Errors
     /// Redis' three texts for a text that is not a number, is negative or too large.
     pub fn deadline_ms(&self, index: usize) -> Result<Option<i64>, Error> {
-        let seconds = parse_f64(self.arg(index))
-            .filter(|f| !f.is_nan())
-            .ok_or(Error::Fixed("ERR timeout is not a float or out of range"))?;
+        let seconds =
+            seconds(self.arg(index)).ok_or(Error::Fixed("ERR timeout is not a float or out of range"))?;
         let ms = (seconds * 1000.0).ceil();
         if ms > i64::MAX as f64 - 1024.0 {
             return Err(Error::Fixed("ERR timeout is out of range"));
@@ -277,6 +276,16 @@ impl<'a> Context<'a> {
         }
         Ok(())
     }
+}
+
+/// A timeout: the range of C's `long double`, in which Redis reads it, is wider than a double's.
+fn seconds(text: &[u8]) -> Option<f64> {
+    if let Some(seconds) = parse_f64(text) {
+        return Some(seconds);
+    }
+    let (wide, saturated) = (LongDouble::parse(text)?, parse_f64_saturating(text)?);
+    let sign = if wide.is_negative() { -1.0 } else { 1.0 };
+    Some(if saturated == 0.0 { sign * f64::MIN_POSITIVE } else { saturated })
 }
 
 impl TimeoutReply {

@@ -54,22 +54,13 @@ const INVALID_ID: Error = Error::Fixed("ERR Invalid stream ID specified as strea
 
 /// A group that is not there.
 fn no_group(group: &[u8], key: &[u8]) -> Error {
-    let text = [b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"];
-    Error::Bytes(text.concat())
+    Error::of_parts(&[b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"])
 }
 
 /// The name of the consumer that has an entry; empty without one.
 fn owner_name<'a>(group: &'a types::Group, pending: &types::Pending) -> &'a [u8] {
     let owner = pending.consumer.and_then(|number| group.consumer(number));
     owner.map_or(b"", |consumer| consumer.name())
-}
-
-/// Arguments that do not fit the subcommand.
-fn subcommand_syntax(ctx: &Context<'_>) -> Error {
-    let container = ctx.arg(0).to_ascii_uppercase();
-    let after = [b"'. Try ", container.as_slice(), b" HELP."].concat();
-    let before = b"ERR unknown subcommand or wrong number of arguments for '";
-    Error::Bytes([before, ctx.arg(1), after.as_slice()].concat())
 }
 
 fn write_help(ctx: &mut Context<'_>, lines: &[&str]) -> Outcome {
@@ -93,6 +84,13 @@ fn is_from_primary(keys: &Keys) -> bool {
 /// A change of a stream.
 fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.changed(key, EventClass::STREAM, event);
+}
+
+/// A change of what surrounds the entries: groups, counters. Neither watchers of the key nor clients that
+/// wait for its entries see it.
+fn note_unwatched(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
+    keys.dirty += 1;
+    keys.effects.event(EventClass::STREAM, event, keys.db, key.bytes);
 }
 
 /// One half of an id, as `strtoull` reads it where it is no plain number.
@@ -402,6 +400,6 @@ fn xsetid(ctx: &mut Context<'_>) -> Outcome {
     }
     drop(stream);
     ctx.reply.ok();
-    note(ctx.keys, &key, "xsetid");
+    note_unwatched(ctx.keys, &key, "xsetid");
     Ok(())
 }

@@ -73,9 +73,6 @@ parameter_table! {
         => "dynamic-hz", YesNo, MODIFIABLE, Moot("each I/O thread looks after its own clients");
     /// Assertions that cost time
     enable_debug_assert: bool = false => "enable-debug-assert", YesNo, IMMUTABLE|HIDDEN, DEBUGGING;
-    /// Clients that may use MODULE
-    enable_module_command: super::ProtectedAction = super::ProtectedAction::No => "enable-module-command",
-        super::ProtectedAction::KIND, IMMUTABLE, Moot("this server loads no modules");
     /// Events for which one more of Valkey's I/O threads is used
     events_per_io_thread: u32 = 2 => "events-per-io-thread", Integer(0, INT_MAX), MODIFIABLE, THREADS;
     /// Answer as Redis where Valkey would name itself

@@ -150,6 +150,9 @@ parameter_table! {
     /// Clients that may CONFIG SET protected parameters
     enable_protected_configs: ProtectedAction = ProtectedAction::No
         => "enable-protected-configs", ProtectedAction::KIND, IMMUTABLE, Honoured;
+    /// Clients that may use MODULE
+    enable_module_command: ProtectedAction = ProtectedAction::No
+        => "enable-module-command", ProtectedAction::KIND, IMMUTABLE, Honoured;
     /// Clients that may use DEBUG
     enable_debug_command: ProtectedAction = ProtectedAction::No
         => "enable-debug-command", ProtectedAction::KIND, IMMUTABLE, Honoured;

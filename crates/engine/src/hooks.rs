@@ -365,7 +365,13 @@ impl Hooks {
         for watcher in tables.watchers.get(&place).into_iter().flat_map(HashMap::values) {
             watcher.changed(is_there);
         }
-        tables.waiters.get(&place).is_some_and(|queue| queue.is_concerned(is_there))
+        self.concerns_waiters(db, key, is_there)
+    }
+
+    /// Whether a client that is blocked on the key is to run its request again.
+    pub(crate) fn concerns_waiters(&self, db: usize, key: &[u8], is_there: bool) -> bool {
+        let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&(db, key.to_vec())));
+        queue.is_some_and(|queue| queue.is_concerned(is_there))
     }
 
     /// Remembers that a client caches a key: whether the key, and whether the pair, was not known.

@@ -547,6 +547,18 @@ impl Keys {
         }
     }
 
+    /// Has clients that are blocked on the key run their requests again, without notifying watchers: their
+    /// answers depend on more than the value, such as a group that was destroyed.
+    pub fn wake_waiters(&mut self, key: &Key<'_>) {
+        let state = self.engine.state(&self.locked, key.shard());
+        if !state.hooks.is_empty() {
+            let is_there = state.keys.db(self.db).get(key).is_some();
+            if state.hooks.concerns_waiters(self.db, key.bytes, is_there) {
+                self.ready.note(self.db, key.bytes);
+            }
+        }
+    }
+
     /// Notifies watchers and waiters of a change that no client asked for: the time of a key, or of fields in
     /// it, had come, or the key was evicted.
     pub(crate) fn signal_by_server(&mut self, key: &Key<'_>) {

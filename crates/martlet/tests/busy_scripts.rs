@@ -332,3 +332,41 @@ fn replies_that_wait_for_the_disk_leave_behind_it() {
         }
     }
 }
+
+/// TIME stands still for a script until it is busy, and goes on then.
+#[test]
+fn a_script_that_waits_for_a_moment_ends() {
+    const WAIT: &str = "local function us() local t = redis.call('TIME'); return t[1] * 1000000 + t[2] end
+        local start = us()
+        while us() < start + 30000 do end
+        return 'waited'";
+    for configuration in CONFIGURATIONS {
+        let server = start(&configuration, "20");
+        let (mut client, mut other) = (connect(&server), connect(&server));
+        assert_eq!(text(&run(&mut client, &["EVAL", WAIT, "0"])), "waited", "{configuration:?}");
+        // Alone, with a key that expires in that time, and inside a transaction.
+        run(&mut client, &["SET", "k", "v", "PX", "1"]);
+        let alone = format!("redis.call('DBSIZE') {WAIT}");
+        run(&mut client, &["MULTI"]);
+        run(&mut client, &["EVAL", &alone, "0"]);
+        run(&mut client, &["EXISTS", "k"]);
+        let Reply::Array(replies) = run(&mut client, &["EXEC"]) else { panic!("no array") };
+        assert_eq!(text(&replies[0]), "waited");
+        assert_eq!(replies[1], Reply::Int(0));
+        assert_eq!(text(&run(&mut other, &["PING"])), "PONG");
+    }
+}
+
+#[test]
+fn module_says_that_a_file_cannot_be_loaded_once_it_is_allowed() {
+    let arguments = ["server", "--save", "", "--enable-module-command", "local"];
+    let server = Server::start(Path::new(OURS), &arguments).unwrap();
+    let mut client = connect(&server);
+    for words in [&["MODULE", "LOAD", "/none.so"][..], &["MODULE", "LOADEX", "/none.so", "CONFIG", "a", "b"]]
+    {
+        let error = "ERR Error loading the extension. Please check the server logs.";
+        assert_eq!(run(&mut client, words), Reply::Error(error.into()));
+    }
+    let error = "ERR Error unloading module: no such module with that name";
+    assert_eq!(run(&mut client, &["MODULE", "UNLOAD", "none"]), Reply::Error(error.into()));
+}

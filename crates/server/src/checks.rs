@@ -7,6 +7,7 @@ use martlet_command::{Control, Error, Flags, NO_REPLICAS, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
+use crate::config::ProtectedAction;
 use crate::connection::{Connection, Transaction};
 use crate::registry::{Entry, Run};
 use crate::slow_path::{SessionFlags, SlowPathReason};
@@ -18,7 +19,7 @@ type Check = fn(&Worker, &Connection, &Entry, &Args<'_>) -> Outcome;
 const CHECKS: &[Check] = &[
     subcommand_exists,
     arity,
-    debug_is_enabled,
+    is_unprotected,
     authenticated,
     allowed_in_multi,
     permitted,
@@ -40,46 +41,13 @@ pub fn before(worker: &Worker, connection: &Connection, entry: &Entry, args: &Ar
     CHECKS.iter().try_for_each(|check| check(worker, connection, entry, args))
 }
 
-/// Bytes of arguments that an unknown command's error repeats.
-const ECHOED_BYTES: usize = 128;
-
-/// The error for a command that does not exist.
-pub fn unknown_command(args: &Args<'_>) -> Error {
-    let name = args.at(0);
-    let mut text = b"ERR unknown command '".to_vec();
-    text.extend_from_slice(&name[..name.len().min(ECHOED_BYTES)]);
-    text.extend_from_slice(b"', with args beginning with: ");
-    let mut echoed = 0;
-    for arg in args.iter().skip(1) {
-        if echoed >= ECHOED_BYTES {
-            break;
-        }
-        let part = &arg[..arg.len().min(ECHOED_BYTES - echoed)];
-        text.extend_from_slice(&[b"'", part, b"' "].concat());
-        echoed += part.len() + 3;
-    }
-    Error::Bytes(text)
-}
-
-/// The error for a container's subcommand that does not exist.
+/// The error for a container's subcommand that does not exist. In Redis, DEBUG's are not in the table: an
+/// unknown one and a wrong number of arguments get the same error.
 pub fn unknown_subcommand(entry: &Entry, args: &Args<'_>) -> Error {
-    if entry.spec.flags.has(Flags::DEBUG) {
-        debug_syntax(args)
-    } else {
-        subcommand_error("unknown subcommand '", args)
+    match entry.spec.flags.has(Flags::DEBUG) {
+        true => Error::subcommand_syntax(args),
+        false => Error::unknown_subcommand(args),
     }
-}
-
-/// In Redis, DEBUG's subcommands are not in the table: an unknown one and a wrong number of arguments get the
-/// same error.
-fn debug_syntax(args: &Args<'_>) -> Error {
-    subcommand_error("unknown subcommand or wrong number of arguments for '", args)
-}
-
-fn subcommand_error(what: &str, args: &Args<'_>) -> Error {
-    let sub = args.at(1);
-    let hint = [b"'. Try ", &*args.at(0).to_ascii_uppercase(), b" HELP."].concat();
-    Error::Bytes([b"ERR ", what.as_bytes(), &sub[..sub.len().min(ECHOED_BYTES)], &hint].concat())
 }
 
 fn subcommand_exists(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
@@ -94,28 +62,36 @@ pub fn names_command(entry: &Entry, args: &Args<'_>) -> bool {
 fn arity(_: &Worker, _: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
     match entry.spec.takes(args.len()) {
         true => Ok(()),
-        false if entry.parent.is_some() && entry.spec.flags.has(Flags::DEBUG) => Err(debug_syntax(args)),
+        false if entry.parent.is_some() && entry.spec.flags.has(Flags::DEBUG) => {
+            Err(Error::subcommand_syntax(args))
+        }
         false => Err(Error::Arity(entry.spec.full_name)),
     }
 }
 
-fn debug_is_enabled(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    use crate::config::ProtectedAction;
-    if !entry.spec.flags.has(Flags::DEBUG) {
+fn is_unprotected(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    let config = worker.config();
+    let (permission, error) = if entry.spec.flags.has(Flags::DEBUG) {
+        (config.enable_debug_command, NO_DEBUG)
+    } else if entry.spec.flags.has(Flags::LOADS_MODULES) {
+        (config.enable_module_command, NO_MODULE)
+    } else {
         return Ok(());
-    }
-    let allowed = match worker.config().enable_debug_command {
+    };
+    let is_allowed = match permission {
         ProtectedAction::Yes => true,
         ProtectedAction::No => false,
         ProtectedAction::Local => connection.is_local(),
     };
-    if allowed {
-        return Ok(());
-    }
-    Err(Error::Fixed(
-        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
-    ))
+    if is_allowed { Ok(()) } else { Err(error) }
 }
+
+const NO_DEBUG: Error = Error::Fixed(
+    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+);
+const NO_MODULE: Error = Error::Fixed(
+    "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+);
 
 fn authenticated(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     if connection.session.flags.has(SessionFlags::UNAUTHENTICATED) && !entry.spec.flags.has(Flags::NO_AUTH) {

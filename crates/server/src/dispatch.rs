@@ -42,7 +42,11 @@ impl Worker {
         hash: u64,
     ) {
         self.keys.counters().change.begin_request();
-        let Some(entry) = entry else { return self.unknown_command(connection, reply, args) };
+        let begin = reply.len();
+        let Some(entry) = entry else {
+            self.unknown_command(connection, reply, args);
+            return self.apply_reply_mode(connection, reply, None, begin);
+        };
         if let Some(index) = entry.plain_key
             && connection.session.flags.is_empty_but_for(SessionFlags::RESTRICTED)
             && (self.shared.slow_path_reasons.is_empty()
@@ -63,6 +67,7 @@ impl Worker {
         }
         let (is_replica, before) = (connection.is_replica(), (reply.len(), reply.total_bytes()));
         self.request_with_checks(connection, reply, args, entry);
+        self.apply_reply_mode(connection, reply, Some(entry), begin);
         if is_replica {
             self.refuse_reply(connection, reply, entry, before);
         }
@@ -91,7 +96,7 @@ impl Worker {
             connection.closing = true;
             return;
         }
-        let error = checks::unknown_command(args);
+        let error = Error::unknown_command(args);
         self.reject(connection, reply, None, &error);
     }
 
@@ -103,7 +108,6 @@ impl Worker {
         args: &Args<'_>,
         entry: &'static Entry,
     ) {
-        let begin = reply.len();
         if self.shared.stopping.load(Ordering::Relaxed) {
             // What ran now would be missing from the file that was saved last.
             connection.closing = true;
@@ -127,7 +131,6 @@ impl Worker {
                 self.feed_monitors(connection, entry, args);
             }
             self.reject(connection, reply, checks::names_command(entry, args).then_some(entry), &error);
-            self.apply_reply_mode(connection, reply, entry, begin);
             return;
         }
         if self.must_postpone(connection, entry, args) {
@@ -154,7 +157,6 @@ impl Worker {
             self.after_command(connection, entry);
         }
         reply.set_resp3(connection.session.resp3);
-        self.apply_reply_mode(connection, reply, entry, begin);
         if std::mem::take(&mut self.origin) != 0 {
             self.after_tracked(connection, entry);
         }
@@ -491,14 +493,18 @@ impl Worker {
         self.publish_events(news.events);
     }
 
-    /// CLIENT REPLY: removes output that a client does not want.
+    /// CLIENT REPLY: removes a request's output, from `begin`, that the client does not want. Every reply
+    /// passes here once, errors included; messages, which are not replies, stay.
     fn apply_reply_mode(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
-        entry: &Entry,
+        entry: Option<&Entry>,
         begin: usize,
     ) {
+        if !connection.session.flags.has(SessionFlags::FILTERS_REPLIES) {
+            return;
+        }
         if connection.session.flags.has(SessionFlags::IMPORTS_SLOTS) {
             let answer = reply.as_bytes().get(begin..).unwrap_or_default();
             if self.note_imported(connection, answer) {
@@ -506,10 +512,10 @@ impl Worker {
             }
             return;
         }
-        if crate::commands::answers_with_messages(entry) {
-            return;
-        }
-        if !connection.awaits_reply() && !connection.session.shows_reply() {
+        let output = reply.as_bytes().get(begin..).unwrap_or_default();
+        let is_message =
+            entry.is_some_and(crate::commands::answers_with_messages) && output.first() != Some(&b'-');
+        if !connection.awaits_reply() && !connection.session.shows_reply() && !is_message {
             reply.truncate(begin);
         }
     }

@@ -121,6 +121,11 @@ impl HotKeys {
         self.is_active.load(Ordering::Acquire)
     }
 
+    /// Whether there is a session, active or with results that have not been forgotten.
+    pub fn has_session(&self) -> bool {
+        lock(&self.session).is_some()
+    }
+
     /// Begins a session in place of the one before; false if that is still active.
     pub fn start(&self, options: SessionOptions, now_ms: i64) -> bool {
         let mut session = lock(&self.session);

@@ -59,7 +59,7 @@ impl Worker {
         }
         line.extend_from_slice(b"\r\n");
         for (thread, token, client) in lock(&self.shared.monitors).iter().copied() {
-            self.shared.send(thread, Mail::Push { token, client, bytes: line.clone() });
+            self.shared.send(thread, Mail::Monitored { token, client, line: line.clone() });
         }
     }
 

@@ -41,14 +41,14 @@ pub enum Mail {
         /// The listener that it came from.
         listener: u32,
     },
-    /// Append bytes to a client's output (monitors, pushes).
-    Push {
+    /// Show a command to a client that monitors, unless it wants no replies.
+    Monitored {
         /// The client's connection.
         token: Token,
         /// Its id, to be sure.
         client: u64,
-        /// The bytes.
-        bytes: Vec<u8>,
+        /// The line, as it is sent.
+        line: Vec<u8>,
     },
     /// Close a client's connection.
     Kill {

@@ -146,6 +146,8 @@ impl SessionFlags {
     pub const IMPORT_SOURCE: SessionFlags = SessionFlags(1 << 10);
     /// Brings slots of another node (CLUSTER SYNCSLOTS).
     pub const IMPORTS_SLOTS: SessionFlags = SessionFlags(1 << 11);
+    /// Some replies are not sent as they are.
+    pub const FILTERS_REPLIES: SessionFlags = SessionFlags(Self::REPLY_MODE.0 | Self::IMPORTS_SLOTS.0);
     /// May get messages because of its own requests.
     pub const GETS_MAIL: SessionFlags = SessionFlags(Self::SUBSCRIBED.0 | Self::TRACKING.0);
 

@@ -1,6 +1,10 @@
 //! Errors that handlers answer; their texts are Redis', since clients match on them.
 
+use martlet_protocol::request::Args;
 use thiserror::Error;
+
+/// How much of a name or of arguments an error repeats, in bytes.
+const ECHOED_BYTES: usize = 128;
 
 /// A handler's result. On an error, its output is removed from the reply.
 pub type Outcome = Result<(), Error>;
@@ -53,9 +57,46 @@ pub enum Error {
 }
 
 impl Error {
-    /// `before`, an argument as it came, `after`.
+    /// `before`, an argument, `after`; see [`Error::of_parts`].
     pub fn quoting(before: &str, argument: &[u8], after: &str) -> Error {
-        Error::Bytes([before.as_bytes(), argument, after.as_bytes()].concat())
+        Error::of_parts(&[before.as_bytes(), argument, after.as_bytes()])
+    }
+
+    /// The parts one after the other, each up to its first zero byte: Redis composes such texts with C's
+    /// `printf`.
+    pub fn of_parts(parts: &[&[u8]]) -> Error {
+        Error::Bytes(parts.iter().map(|part| until_zero(part)).collect::<Vec<_>>().concat())
+    }
+
+    /// The error for a command that does not exist.
+    pub fn unknown_command(args: &Args<'_>) -> Error {
+        let mut text = [b"ERR unknown command '", shortened(args.at(0), ECHOED_BYTES)].concat();
+        text.extend_from_slice(b"', with args beginning with: ");
+        let mut echoed = 0;
+        for argument in args.iter().skip(1) {
+            if echoed >= ECHOED_BYTES {
+                break;
+            }
+            let part = shortened(argument, ECHOED_BYTES - echoed);
+            echoed += part.len() + 3;
+            text.extend_from_slice(&[b"'", part, b"' "].concat());
+        }
+        Error::Bytes(text)
+    }
+
+    /// The error for a container's subcommand that does not exist.
+    pub fn unknown_subcommand(args: &Args<'_>) -> Error {
+        Error::subcommand("unknown subcommand", args)
+    }
+
+    /// The error for a subcommand that does not exist or takes other arguments.
+    pub fn subcommand_syntax(args: &Args<'_>) -> Error {
+        Error::subcommand("unknown subcommand or wrong number of arguments for", args)
+    }
+
+    fn subcommand(what: &str, args: &Args<'_>) -> Error {
+        let (container, name) = (args.at(0).to_ascii_uppercase(), shortened(args.at(1), ECHOED_BYTES));
+        Error::of_parts(&[b"ERR ", what.as_bytes(), b" '", name, b"'. Try ", &container, b" HELP."])
     }
 
     /// The reply's text.
@@ -64,5 +105,51 @@ impl Error {
             Error::Bytes(bytes) => bytes.clone(),
             other => other.to_string().into_bytes(),
         }
+    }
+}
+
+/// C's view of a text: what precedes its first zero byte.
+fn until_zero(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+fn shortened(text: &[u8], most: usize) -> &[u8] {
+    let text = until_zero(text);
+    text.get(..most).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use martlet_protocol::request::OwnedArgs;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_a_request_end_at_a_zero_byte_in_errors() {
+        let is = |error: Error, text: &str| assert_eq!(String::from_utf8_lossy(&error.to_bytes()), text);
+        let words = [&b"NO\0X"[..], b"a\0b", b"", b"c"];
+        is(
+            Error::unknown_command(&OwnedArgs::from_slices(words).view()),
+            "ERR unknown command 'NO', with args beginning with: 'a' '' 'c' ",
+        );
+        let words = [&b"client"[..], b"a\0b"];
+        is(
+            Error::unknown_subcommand(&OwnedArgs::from_slices(words).view()),
+            "ERR unknown subcommand 'a'. Try CLIENT HELP.",
+        );
+        is(
+            Error::subcommand_syntax(&OwnedArgs::from_slices(words).view()),
+            "ERR unknown subcommand or wrong number of arguments for 'a'. Try CLIENT HELP.",
+        );
+        is(Error::quoting("ERR User '", b"bob\0by", "' not found"), "ERR User 'bob' not found");
+    }
+
+    #[test]
+    fn names_and_arguments_are_repeated_up_to_a_limit() {
+        let long = [b'x'; 200];
+        let words = [&long[..], &[b'a'; 100], &long, b"never"];
+        let text = Error::unknown_command(&OwnedArgs::from_slices(words).view()).to_bytes();
+        let parts: Vec<usize> = text.split(|byte| *byte == b'\'').map(<[u8]>::len).collect();
+        assert_eq!(parts, [20, 128, 28, 100, 1, 25, 1]);
     }
 }

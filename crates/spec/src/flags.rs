@@ -112,6 +112,8 @@ bits! {
         SYSTEM = 28, "";
         /// Moves keys between nodes of a cluster: it is run where the slot is open, whichever keys are there.
         MOVES_KEYS = 29, "";
+        /// Allowed by `enable-module-command` only.
+        LOADS_MODULES = 30, "";
     }
 }
 

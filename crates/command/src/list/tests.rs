@@ -216,6 +216,11 @@ fn blocking() {
     assert_eq!(t.run("BRPOPLPUSH a b 0"), "nil");
     assert_eq!(t.run("BLPOP a x"), "-ERR timeout is not a float or out of range");
     assert_eq!(t.run("BLPOP a -1"), "-ERR timeout is negative");
+    // Where Redis' `long double` reads what a double does not.
+    assert_eq!(t.run("BLPOP a 1e400"), "-ERR timeout is out of range");
+    assert_eq!(t.run("BLPOP a -1e400"), "-ERR timeout is negative");
+    assert_eq!(t.run("BLPOP a 1e5000"), "-ERR timeout is not a float or out of range");
+    assert_eq!(t.run("BLMPOP 1e-400 1 a LEFT"), "nil-array");
     assert_eq!(t.run("BLMOVE a b LEFT LEFT 9223372036854775807"), "-ERR timeout is out of range");
 }
 

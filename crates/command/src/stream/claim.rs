@@ -11,7 +11,8 @@ use martlet_spec::{
 };
 use martlet_types::stream::{Group, Id, Log, Pending, Stream};
 
-use super::group::{no_key_or_group, note_group};
+use super::group::no_key_or_group;
+use super::note_unwatched;
 use super::{IdText, parse_id, parse_start, write_entry, write_id};
 use crate::Handler;
 use crate::context::Context;
@@ -172,7 +173,7 @@ impl Claimant {
         let (key, group, consumer) = (ctx.key(1), ctx.arg(2), ctx.arg(3));
         if self.is_new {
             record_consumer(ctx.keys, key.bytes, group, consumer);
-            note_group(ctx.keys, &key, "xgroup-createconsumer");
+            note_unwatched(ctx.keys, &key, "xgroup-createconsumer");
         }
         if let Some((last_id, read)) = progress.filter(|_| self.records.is_empty()) {
             ctx.keys.dirty += 1;

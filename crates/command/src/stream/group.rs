@@ -1,16 +1,12 @@
 //! Consumer groups: XGROUP, XACK and XPENDING.
 
-use martlet_engine::{EventClass, Keys};
-use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_spec::{
     self as spec, Acl, Command, Error, Flags, KeyFlags, KeyPart, Outcome, Tip, command, container,
 };
 use martlet_types::stream::{Group, Id, Log, Stream};
 
-use super::{
-    no_group, parse_bound, parse_end, parse_id, parse_ids, parse_start, subcommand_syntax, write_id,
-};
+use super::{no_group, note_unwatched, parse_bound, parse_end, parse_id, parse_ids, parse_start, write_id};
 use crate::Handler;
 use crate::context::Context;
 
@@ -33,14 +29,7 @@ const NO_KEY: Error = Error::Fixed(
 
 /// A group or key that must be there and is not.
 pub(super) fn no_key_or_group(key: &[u8], group: &[u8], after: &str) -> Error {
-    let text = [b"NOGROUP No such key '", key, b"' or consumer group '", group, b"'", after.as_bytes()];
-    Error::Bytes(text.concat())
-}
-
-/// A change of a group. Neither watchers of the key nor clients that wait for its entries see it.
-pub(super) fn note_group(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
-    keys.dirty += 1;
-    keys.effects.event(EventClass::STREAM, event, keys.db, key.bytes);
+    Error::of_parts(&[b"NOGROUP No such key '", key, b"' or consumer group '", group, b"'", after.as_bytes()])
 }
 
 /// Changes a group that there must be.
@@ -72,7 +61,7 @@ fn options(ctx: &Context<'_>, may_make_stream: bool) -> Result<Options, Error> {
                 ),
             };
         } else {
-            rest.finish().map_err(|_| subcommand_syntax(ctx))?;
+            rest.finish().map_err(|_| Error::subcommand_syntax(&ctx.args))?;
             return Ok(options);
         }
     }
@@ -103,7 +92,7 @@ fn create(ctx: &mut Context<'_>) -> Outcome {
         return Err(NO_KEY);
     }
     if argc > 8 {
-        return Err(subcommand_syntax(ctx));
+        return Err(Error::subcommand_syntax(&ctx.args));
     }
     let id = if id == b"$" { last_id.unwrap_or(Id::MIN) } else { parse_id(id, 0)? };
     let mut stream = ctx.keys.create::<Stream>(&key)?;
@@ -119,7 +108,7 @@ fn create(ctx: &mut Context<'_>) -> Outcome {
     if last_id.is_none() {
         ctx.keys.signal(&key);
     }
-    note_group(ctx.keys, &key, "xgroup-create");
+    note_unwatched(ctx.keys, &key, "xgroup-create");
     Ok(())
 }
 
@@ -143,10 +132,10 @@ fn setid(ctx: &mut Context<'_>) -> Outcome {
         Ok::<bool, Error>(true)
     })??;
     if !outcome {
-        return Err(subcommand_syntax(ctx));
+        return Err(Error::subcommand_syntax(&ctx.args));
     }
     ctx.reply.ok();
-    note_group(ctx.keys, &key, "xgroup-setid");
+    note_unwatched(ctx.keys, &key, "xgroup-setid");
     Ok(())
 }
 
@@ -170,8 +159,8 @@ fn destroy(ctx: &mut Context<'_>) -> Outcome {
     ctx.reply.int(i64::from(removed));
     if removed {
         // Its consumers wait in vain.
-        ctx.keys.signal(&key);
-        note_group(ctx.keys, &key, "xgroup-destroy");
+        ctx.keys.wake_waiters(&key);
+        note_unwatched(ctx.keys, &key, "xgroup-destroy");
     }
     Ok(())
 }
@@ -194,7 +183,7 @@ fn createconsumer(ctx: &mut Context<'_>) -> Outcome {
     })?;
     ctx.reply.int(i64::from(is_new));
     if is_new {
-        note_group(ctx.keys, &key, "xgroup-createconsumer");
+        note_unwatched(ctx.keys, &key, "xgroup-createconsumer");
     }
     Ok(())
 }
@@ -216,7 +205,7 @@ fn delconsumer(ctx: &mut Context<'_>) -> Outcome {
     let pending = change_group(ctx, |_, group| group.remove_consumer(consumer))?;
     ctx.reply.count(pending.unwrap_or(0));
     if pending.is_some() {
-        note_group(ctx.keys, &key, "xgroup-delconsumer");
+        note_unwatched(ctx.keys, &key, "xgroup-delconsumer");
     }
     Ok(())
 }

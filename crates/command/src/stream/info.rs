@@ -55,7 +55,7 @@ fn parse_full(ctx: &Context<'_>) -> Result<Option<u64>, Error> {
             full = Some(u64::try_from(rest.int()?).unwrap_or(FULL_COUNT));
         }
     }
-    rest.finish().map_err(|_| super::subcommand_syntax(ctx))?;
+    rest.finish().map_err(|_| Error::subcommand_syntax(&ctx.args))?;
     Ok(full)
 }
 

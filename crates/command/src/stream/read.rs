@@ -15,7 +15,8 @@ use martlet_spec::{
 use martlet_types::stream::{self as types, Entry, Id, Log, Pending, Stream};
 
 use super::claim::{Claimed, record_claims, record_consumer, record_progress};
-use super::group::{no_key_or_group, note_group};
+use super::group::no_key_or_group;
+use super::note_unwatched;
 use super::{IdText, parse_id, write_entry, write_fields, write_id};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
@@ -480,7 +481,7 @@ impl GroupRead<'_, '_> {
         drop(stream);
         if is_new {
             record_consumer(keys, key.bytes, name, consumer);
-            note_group(keys, key, "xgroup-createconsumer");
+            note_unwatched(keys, key, "xgroup-createconsumer");
         }
         if progress.is_some() || has_claimed {
             keys.dirty += 1;

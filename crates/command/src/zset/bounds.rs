@@ -13,8 +13,8 @@ pub(super) fn scores(min: &[u8], max: &[u8]) -> Result<(ScoreBound, ScoreBound),
     both.ok_or(Error::Fixed("ERR min or max is not a float"))
 }
 
-/// Redis passes the text to `strtod` and asks only whether all of it was read, up to a zero byte: blanks
-/// before the number and an empty text (zero) pass, and too large a number is infinite.
+/// Redis asks only whether all of the text was read, up to a zero byte: an empty one is zero, and too large a
+/// number is infinite. Since 8.2 its reader takes neither blanks before the number nor hexadecimal ones.
 fn score(text: &[u8]) -> Option<ScoreBound> {
     let (exclusive, text) = match text {
         [b'(', rest @ ..] => (true, rest),
@@ -24,9 +24,8 @@ fn score(text: &[u8]) -> Option<ScoreBound> {
     if text.is_empty() {
         return Some(ScoreBound { score: 0.0, exclusive });
     }
-    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
-    let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(0);
-    let score = parse_f64_saturating(text.get(start..)?)?;
+    let is_hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
+    let score = parse_f64_saturating(text).filter(|_| !is_hexadecimal)?;
     Some(ScoreBound { score, exclusive })
 }
 

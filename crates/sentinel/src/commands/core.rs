@@ -180,8 +180,6 @@ pub struct Core {
 }
 
 const NO_AUTH: Error = Error::Fixed("NOAUTH Authentication required.");
-/// Bytes of arguments that an unknown command's error repeats.
-const ECHOED_BYTES: usize = 128;
 
 impl Core {
     /// Without sessions.
@@ -258,10 +256,10 @@ impl Core {
     }
 
     fn checked(&mut self, id: u64, args: Args<'_>, reply: &mut Reply) -> Outcome {
-        let entry = registry().resolve(&args).ok_or_else(|| unknown_command(&args))?;
+        let entry = registry().resolve(&args).ok_or_else(|| Error::unknown_command(&args))?;
         let is_subcommand_missing = entry.handler.is_none() && args.len() > 1;
         if is_subcommand_missing {
-            return Err(unknown_subcommand(&args));
+            return Err(Error::unknown_subcommand(&args));
         }
         let handler = entry.handler.filter(|_| entry.spec.takes(args.len()));
         let handler = handler.ok_or(Error::Arity(entry.spec.full_name))?;
@@ -381,27 +379,4 @@ impl Core {
             session.is_killed |= !keeps;
         }
     }
-}
-
-fn unknown_command(args: &Args<'_>) -> Error {
-    let short = |bytes: &[u8], most: usize| bytes[..bytes.len().min(most)].to_vec();
-    let mut text = [b"ERR unknown command '", &short(args.at(0), ECHOED_BYTES)[..]].concat();
-    text.extend_from_slice(b"', with args beginning with: ");
-    let mut echoed = 0;
-    for argument in args.iter().skip(1) {
-        if echoed >= ECHOED_BYTES {
-            break;
-        }
-        let part = short(argument, ECHOED_BYTES - echoed);
-        echoed += part.len() + 3;
-        text.extend_from_slice(&[b"'", &part[..], b"' "].concat());
-    }
-    Error::Bytes(text)
-}
-
-fn unknown_subcommand(args: &Args<'_>) -> Error {
-    let name = args.at(1);
-    let hint = [b"'. Try ", &*args.at(0).to_ascii_uppercase(), b" HELP."].concat();
-    let shown = &name[..name.len().min(ECHOED_BYTES)];
-    Error::Bytes([b"ERR unknown subcommand '", shown, &hint].concat())
 }

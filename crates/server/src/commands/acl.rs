@@ -7,7 +7,7 @@ use martlet_base::sync::lock;
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_protocol::request::Args;
 
-use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
+use super::{Call, ServerCommand, ServerHandler};
 use crate::access::{self, revoke, rules};
 
 /// The family.
@@ -149,7 +149,7 @@ fn cat(call: &mut Call<'_>) -> Outcome {
     let name = match call.argc() {
         2 => None,
         3 => Some(call.arg(2)),
-        _ => return Err(wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     };
     replies::write_category(call.reply, call.worker.shared.access.table(), name)
 }
@@ -163,7 +163,7 @@ fn genpass(call: &mut Call<'_>) -> Outcome {
     let bits = match call.argc() {
         2 => replies::PASSWORD_BITS,
         3 => call.int(2)?,
-        _ => return Err(wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     };
     replies::write_password(call.reply, bits)
 }
@@ -184,7 +184,7 @@ fn log(call: &mut Call<'_>) -> Outcome {
             return Ok(());
         }
         3 => usize::try_from(call.int(2)?).unwrap_or(0),
-        _ => return Err(wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     };
     let entries: Vec<LogEntry> = lock(log).iter().take(count).cloned().collect();
     replies::write_log(call.reply, &entries, call.worker.now_ms);

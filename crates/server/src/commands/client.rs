@@ -11,7 +11,7 @@ use martlet_base::sync::lock;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_spec::handshake::{INVALID_NAME, is_valid_name};
 
-use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
+use super::{Call, ServerCommand, ServerHandler};
 use crate::blocking::WaitEnd;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::Connection;
@@ -251,7 +251,7 @@ fn unblock(call: &mut Call<'_>) -> Outcome {
     let with_error = match call.argc() {
         3 => Some(false),
         4 => call.rest(3).one_of(&[("timeout", false), ("error", true)]),
-        _ => return Err(wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     };
     let with_error =
         with_error.ok_or(Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))?;
@@ -281,7 +281,7 @@ fn pause(call: &mut Call<'_>) -> Outcome {
     let all = match call.argc() {
         3 => Some(true),
         4 => call.rest(3).one_of(&[("all", true), ("write", false)]),
-        _ => return Err(wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     };
     let all = all.ok_or(Error::Fixed("ERR CLIENT PAUSE mode must be WRITE or ALL"))?;
     let milliseconds =

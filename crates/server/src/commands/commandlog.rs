@@ -4,7 +4,7 @@ use martlet_base::number::parse_i64;
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_protocol::reply::Reply;
 
-use super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
+use super::{Call, ServerCommand, ServerHandler};
 use crate::commandlog::{Log, LogKind};
 
 /// The families.
@@ -84,7 +84,7 @@ fn slowlog_get(call: &mut Call<'_>) -> Outcome {
     let count = match call.argc() {
         2 => Some(10),
         3 => parse_count(call.arg(2))?,
-        _ => return Err(wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     };
     write_entries(call.reply, call.worker.shared.command_log.of(LogKind::Slow), count);
     Ok(())

@@ -108,7 +108,7 @@ fn change(call: &mut Call<'_>) -> Outcome {
         LibraryChange::Load | LibraryChange::Delete => usize::MAX,
     };
     if call.argc() > args_max {
-        return Err(super::wrong_subcommand_arguments(call));
+        return Err(Error::subcommand_syntax(&call.args));
     }
     let (worker, args) = (&mut *call.worker, call.args);
     let libraries = &worker.shared.libraries;

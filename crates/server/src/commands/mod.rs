@@ -93,13 +93,6 @@ pub fn write_help(call: &mut Call<'_>, container: &str) {
     }
 }
 
-/// The error of a subcommand that got more arguments than it takes.
-pub fn wrong_subcommand_arguments(call: &Call<'_>) -> martlet_command::Error {
-    let hint = [b"'. Try ", &*call.arg(0).to_ascii_uppercase(), b" HELP."].concat();
-    let before = b"ERR unknown subcommand or wrong number of arguments for '";
-    martlet_command::Error::Bytes([before, call.arg(1), &hint].concat())
-}
-
 /// What runs a server command.
 pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
 

@@ -222,7 +222,7 @@ fn shardchannels(call: &mut Call<'_>) -> Outcome {
 
 fn list(call: &mut Call<'_>, kind: Kind) -> Outcome {
     if call.argc() > 3 {
-        return Err(super::wrong_subcommand_arguments(call));
+        return Err(Error::subcommand_syntax(&call.args));
     }
     let names = call.worker.shared.hub.names(kind, call.args.get(2));
     call.reply.array(names.len());

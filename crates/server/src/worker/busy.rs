@@ -169,19 +169,20 @@ impl Worker {
             let place = std::mem::replace(&mut worker.gate_state, GateState::Excluded);
             let messages = worker.held_messages.take();
             let origin = std::mem::take(&mut worker.origin);
-            // For the script time stands still.
-            let (now_ms, mark, anchor) = (worker.now_ms, worker.mark, worker.anchor);
-            let frozen_us = worker.frozen_us;
+            let (mark, anchor) = (worker.mark, worker.anchor);
             worker.refresh_time();
+            // For the script, time stands still between two such turns: one that waits for a moment ends.
+            let frozen_us = worker.anchor.0;
             if let Err(error) = worker.poll_while_script_runs(Some(token), Duration::ZERO, backend) {
                 worker.end_for(&error);
             }
-            (worker.now_ms, worker.mark, worker.anchor) = (now_ms, mark, anchor);
-            worker.frozen_us = frozen_us;
+            (worker.mark, worker.anchor) = (mark, anchor);
+            (worker.now_ms, worker.frozen_us) = (frozen_us / 1_000, frozen_us);
             worker.origin = origin;
             worker.held_messages = messages;
             worker.gate_state = place;
             std::mem::swap(&mut worker.keys, guest);
+            worker.keys.set_time(worker.now_ms);
             // The configuration may have changed since.
             worker.keys.effects.wanted_events = guest.effects.wanted_events;
         });
@@ -280,7 +281,7 @@ impl Worker {
     pub(super) fn must_wait(&self, mail: &Mail) -> bool {
         match mail {
             Mail::Recheck | Mail::Run(_) => true,
-            Mail::Push { token, .. } | Mail::Notice { token, .. } | Mail::Kill { token, .. } => {
+            Mail::Monitored { token, .. } | Mail::Notice { token, .. } | Mail::Kill { token, .. } => {
                 self.is_aside(*token)
             }
             Mail::Message(delivery) => delivery.receivers.iter().any(|one| self.is_aside(one.token)),

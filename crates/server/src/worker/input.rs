@@ -426,7 +426,9 @@ impl Worker {
     fn refuse_protocol(&mut self, connection: &mut Connection, reply: &mut Reply, error: &ProtocolError) {
         let text = format!("ERR {error}");
         tracing::debug!("{error} from client id={} addr={}", connection.info.id, connection.info.peer);
-        reply.error(&text);
+        if connection.session.shows_reply() {
+            reply.error(&text);
+        }
         self.count_error(&text);
         connection.closing = true;
     }

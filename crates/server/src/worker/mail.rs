@@ -7,7 +7,7 @@ use martlet_net::Token;
 
 use super::Worker;
 use crate::clients::flag;
-use crate::connection::{Connection, Suspended};
+use crate::connection::{Connection, ReplyMode, Suspended};
 use crate::shared::Mail;
 
 impl Worker {
@@ -30,9 +30,11 @@ impl Worker {
             }
             match mail {
                 Mail::Adopt { socket, listener } => self.adopt(socket, listener),
-                Mail::Push { token, client, bytes } => {
-                    self.push_with(token, client, |connection| copy::extend(&mut connection.out, &bytes))
-                }
+                Mail::Monitored { token, client, line } => self.push_with(token, client, |connection| {
+                    if connection.session.reply_mode == ReplyMode::On {
+                        copy::extend(&mut connection.out, &line);
+                    }
+                }),
                 Mail::Notice { token, client, notice } => self.hand_notice(token, client, &notice),
                 Mail::Message(delivery) => self.deliver(&delivery),
                 Mail::Kill { token, client } => {

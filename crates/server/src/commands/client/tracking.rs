@@ -101,9 +101,9 @@ fn check(call: &Call<'_>, options: &Options, prefixes: &[Vec<u8>]) -> Outcome {
 fn check_overlap(prefixes: &[Vec<u8>], existing: &[Vec<u8>]) -> Outcome {
     let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
     let refuse = |prefix: &[u8], with: &str, other: &[u8]| {
-        let text = [b"ERR Prefix '", prefix, b"' overlaps with ", with.as_bytes(), b" prefix '", other];
         let end = b"'. Prefixes for a single client must not overlap.";
-        Err(Error::Bytes([&text.concat()[..], end].concat()))
+        let parts = [b"ERR Prefix '", prefix, b"' overlaps with ", with.as_bytes(), b" prefix '", other, end];
+        Err(Error::of_parts(&parts))
     };
     let Some((prefix, after)) = first_overlapping(prefixes, existing) else { return Ok(()) };
     if let Some(other) = existing.iter().find(|other| overlap(other, prefix)) {

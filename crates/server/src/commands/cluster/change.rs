@@ -124,7 +124,7 @@ fn flushslot(call: &mut Call<'_>) -> Outcome {
         3 => {}
         4 if [b"async".as_slice(), b"sync"].iter().any(|word| call.arg(3).eq_ignore_ascii_case(word)) => {}
         4 => return Err(Error::Syntax),
-        _ => return Err(super::super::wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     }
     let worker = &mut *call.worker;
     if worker.keys.has_all_shards() {
@@ -183,7 +183,7 @@ pub(super) static MEET: ServerCommand = command("cluster|meet", -4, meet as Serv
 fn meet(call: &mut Call<'_>) -> Outcome {
     node(call)?;
     if call.argc() > 5 {
-        return Err(super::super::wrong_subcommand_arguments(call));
+        return Err(Error::subcommand_syntax(&call.args));
     }
     let port = |index: usize, what: &str| {
         let text = format!("ERR Invalid {what} port specified: {}", String::from_utf8_lossy(call.arg(index)));

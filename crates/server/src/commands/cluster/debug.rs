@@ -4,7 +4,7 @@ use martlet_cluster::machine::Direction;
 use martlet_command::{Error, Group, Outcome, command};
 
 use super::super::debug::FLAGS;
-use super::super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
+use super::super::{Call, ServerCommand, ServerHandler};
 use super::reply_error;
 use crate::checks::unknown_subcommand;
 
@@ -91,7 +91,7 @@ fn slotmigration(call: &mut Call<'_>) -> Outcome {
     let holds_pause = match call.arg(2).to_ascii_lowercase().as_slice() {
         b"prevent-pause" => true,
         b"prevent-failover" => false,
-        _ => return Err(wrong_subcommand_arguments(call)),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
     };
     if let Some(node) = call.worker.shared.cluster() {
         node.migrate(|machine, _| {

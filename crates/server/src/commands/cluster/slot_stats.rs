@@ -6,7 +6,7 @@ use martlet_cluster::slots::{SLOTS, SlotSet};
 use martlet_cluster::views;
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command};
 
-use super::super::{Call, ServerCommand, ServerHandler, wrong_subcommand_arguments};
+use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, reply_error};
 use crate::config::SlotMetrics;
 
@@ -70,7 +70,7 @@ fn slot_stats(call: &mut Call<'_>) -> Outcome {
     } else if words.option("orderby", 1) {
         in_order(call, &own)?
     } else {
-        return Err(wrong_subcommand_arguments(call));
+        return Err(Error::subcommand_syntax(&call.args));
     };
     let on = call.worker.config().cluster_slot_stats_enabled;
     let metrics: Vec<&Metric> = METRICS.iter().filter(|metric| (metric.is_on)(on)).collect();

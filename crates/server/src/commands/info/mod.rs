@@ -26,6 +26,8 @@ static INFO: ServerCommand = command("info", -1, info as ServerHandler)
 enum Shown {
     /// By plain INFO.
     Plain,
+    /// The same, from the start of a session of HOTKEYS until its results are forgotten.
+    WithHotKeys,
     /// By INFO ALL.
     All,
     /// Not at all.
@@ -48,6 +50,7 @@ const SECTIONS: &[Section] = &[
     Section { name: "stats", shown: Shown::Plain, write: traffic::stats },
     Section { name: "replication", shown: Shown::Plain, write: sections::replication },
     Section { name: "cpu", shown: Shown::Plain, write: sections::cpu },
+    Section { name: "hotkeys", shown: Shown::WithHotKeys, write: traffic::hotkeys },
     Section { name: "modules", shown: Shown::Plain, write: sections::modules },
     Section { name: "commandstats", shown: Shown::All, write: traffic::commandstats },
     Section { name: "errorstats", shown: Shown::Plain, write: traffic::errorstats },
@@ -102,6 +105,7 @@ pub(crate) fn render<'s>(worker: &mut Worker, wanted: impl Iterator<Item = &'s [
     for section in SECTIONS {
         let is_wanted = match section.shown {
             Shown::Plain => all || default,
+            Shown::WithHotKeys => (all || default) && worker.shared.hotkeys.has_session(),
             Shown::All => all,
             Shown::Named => false,
         };

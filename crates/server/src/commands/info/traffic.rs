@@ -138,6 +138,14 @@ pub(super) fn threads(worker: &mut Worker, text: &mut Text) {
     }
 }
 
+/// HOTKEYS' session, if there is one.
+pub(super) fn hotkeys(worker: &mut Worker, text: &mut Text) {
+    text.title("Hotkeys");
+    if worker.shared.hotkeys.has_session() {
+        text.field("hotkeys-tracking-active", u8::from(worker.shared.hotkeys.is_active()));
+    }
+}
+
 /// Times of the threads' loops, beyond `stats`.
 pub(super) fn debug(worker: &mut Worker, text: &mut Text) {
     let threads = &worker.shared.threads;

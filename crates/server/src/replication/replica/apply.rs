@@ -474,7 +474,7 @@ impl Applier {
         }
         let Some(entry) = queue.shared.registry.resolve(args).filter(|entry| entry.spec.takes(args.len()))
         else {
-            report_propagation_error(worker, &crate::checks::unknown_command(args).to_bytes(), args);
+            report_propagation_error(worker, &martlet_command::Error::unknown_command(args).to_bytes(), args);
             return Progress::Done;
         };
         match self.transactions.take(entry, args) {
