@@ -370,7 +370,12 @@ macro_rules! texts {
                 match kind {
                     Kind::Directory => {
                         let base = std::path::Path::new(OsStr::from_bytes(previous.bytes()));
-                        Self::from_bytes(&directory(&beneath(base, single(words)?))?)
+                        let path = match single(words)? {
+                            // As for `chdir`, an empty path names nothing.
+                            [] => std::path::PathBuf::new(),
+                            word => beneath(base, word),
+                        };
+                        Self::from_bytes(&directory(&path)?)
                     }
                     _ => checked_text(words, kind),
                 }

@@ -446,3 +446,44 @@ fn what_a_killed_save_or_rewrite_has_left_is_removed_at_the_next_start() {
         assert!(names(path, "temp-").is_empty() && names(&log, "temp-").is_empty(), "{}", server.log());
     }
 }
+
+#[test]
+fn an_empty_name_is_that_of_no_file_and_of_no_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--dbfilename", "", "--enable-protected-configs", "yes"]).unwrap();
+    assert_eq!(run(&server, "SET k v"), "OK");
+    assert_eq!(run(&server, "SAVE"), "Error ERR");
+    let mut client = Client::connect(server.address()).unwrap();
+    let before = run(&server, "CONFIG GET dir");
+    let refused = client.command(&["CONFIG", "SET", "dir", ""]).unwrap();
+    let error = "ERR CONFIG SET failed (possibly related to argument 'dir') - No such file or directory";
+    assert_eq!(String::from_utf8_lossy(refused.text().unwrap()), error);
+    assert_eq!(run(&server, "CONFIG GET dir"), before);
+    assert_eq!(run(&server, "GET k"), "v");
+    assert!(fs::read_dir(directory.path()).unwrap().next().is_none(), "no file is left behind");
+    let refused = start(directory.path(), &["--dir", ""]).err().unwrap().to_string();
+    assert!(refused.contains("No such file or directory"), "{refused}");
+}
+
+#[test]
+fn what_listens_follows_bind_also_where_old_and_new_addresses_overlap() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--bind", "* -::*", "--protected-mode", "no"]).unwrap();
+    let port = server.address().port();
+    let open = || {
+        let hosts = ["127.0.0.1", "127.0.0.2"];
+        hosts.map(|host| std::net::TcpStream::connect((host, port)).is_ok())
+    };
+    let mut client = Client::connect(("127.0.0.1", port)).unwrap();
+    for (bind, expected) in [
+        ("127.0.0.1", [true, false]),
+        ("127.0.0.1 127.0.0.2", [true, true]),
+        ("127.0.0.2", [false, true]),
+        ("* -::*", [true, true]),
+        ("127.0.0.1 -::1", [true, false]),
+    ] {
+        let reply = client.command(&["CONFIG", "SET", "bind", bind]).unwrap();
+        assert!(!reply.is_error(), "{bind}: {reply:?}");
+        assert_eq!(open(), expected, "{bind}");
+    }
+}

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use crate::accept::{ACCEPT_BACKOFF, is_passing};
-use crate::listen::gather;
+use crate::listen::{gather, output_idle};
 use crate::outgoing::Outgoing;
 use crate::{Backend, Buffer, Sink, Token, Waker};
 
@@ -360,6 +360,10 @@ impl Backend for Epoll {
         {
             let _ = rustix::net::send(&connection.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
+    }
+
+    fn output_idle(&mut self, token: Token) -> Option<Duration> {
+        self.connection(token).and_then(|connection| output_idle(&connection.socket))
     }
 
     fn gather(&mut self, token: Token) {

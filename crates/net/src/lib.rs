@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use buffer::Buffer;
 pub use choose::{Choice, Kind, choose, probe};
 pub use epoll::Epoll;
-pub use listen::{begin_connect, listen_tcp, listen_unix, set_keepalive, set_nodelay};
+pub use listen::{begin_connect, listen_tcp, listen_tcp_beside, listen_unix, set_keepalive, set_nodelay};
 pub use rustls;
 pub use tls::{Tls, alternative_uri, common_name};
 pub use uring::Uring;
@@ -112,6 +112,12 @@ pub trait Backend {
 
     /// Has the kernel gather small pieces that are sent there, at the cost of some delay.
     fn gather(&mut self, _: Token) {}
+
+    /// For how long no byte has left a TCP connection, also where a buffer is under way; `None` where the
+    /// kernel does not say.
+    fn output_idle(&mut self, _: Token) -> Option<Duration> {
+        None
+    }
 
     /// Queues `buffer` behind earlier ones. Any number may be queued; each comes back through [`Sink::sent`],
     /// in order (an empty one possibly sooner).

@@ -4,8 +4,9 @@
 //! so both can be set once on the listener instead of at the price of a system call or four per connection.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +27,16 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// # Errors
 /// The kernel's, of `socket`, `bind` or `listen`.
 pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
+    listen_tcp_beside(address, backlog, &[])
+}
+
+/// As [`listen_tcp`], also where one of `others`, listening sockets of this process, has the address or a part
+/// of it. For this the kernel asks for `SO_REUSEPORT` on both sides, which all have for this call alone: no
+/// other process can join them later.
+///
+/// # Errors
+/// Those of [`listen_tcp`].
+pub fn listen_tcp_beside(address: SocketAddr, backlog: i32, others: &[OwnedFd]) -> io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let socket = stream_socket(family)?;
     if address.is_ipv6() {
@@ -33,8 +44,14 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
     }
     sockopt::set_socket_reuseaddr(&socket, true)?;
     set_nodelay(&socket)?;
-    bind(&socket, &address)?;
-    listen(&socket, backlog)?;
+    let shares = |is_shared: bool| {
+        let all = others.iter().chain(std::iter::once(&socket)).filter(|_| !others.is_empty());
+        all.into_iter().try_for_each(|socket| sockopt::set_socket_reuseport(socket, is_shared))
+    };
+    let listened =
+        shares(true).and_then(|()| bind(&socket, &address)).and_then(|()| listen(&socket, backlog));
+    shares(false)?;
+    listened?;
     Ok(socket)
 }
 
@@ -89,6 +106,20 @@ pub(crate) fn gather(socket: impl AsFd) {
     let _ = sockopt::set_tcp_nodelay(socket, false);
 }
 
+/// For how long a TCP socket has sent no data; `None` if it is none.
+pub(crate) fn output_idle(socket: impl AsFd) -> Option<Duration> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open, and the kernel writes at most `length` bytes, which is the room there.
+    let result = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
+    };
+    // SAFETY: it consists of integers, for which zero is a value.
+    let info = unsafe { info.assume_init() };
+    (result == 0).then(|| Duration::from_millis(info.tcpi_last_data_sent.into()))
+}
+
 /// Probes an idle peer after `seconds`, then three times at a third of that; 0 turns probing off.
 ///
 /// # Errors
@@ -104,4 +135,48 @@ pub fn set_keepalive(socket: impl AsFd, seconds: u32) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1).into()))?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn port_of(socket: &OwnedFd) -> u16 {
+        TcpListener::from(socket.try_clone().unwrap()).local_addr().unwrap().port()
+    }
+
+    #[test]
+    fn an_address_is_listened_on_beside_the_sockets_that_it_replaces_only() {
+        let old = listen_tcp("127.0.0.1:0".parse().unwrap(), 10).unwrap();
+        let port = port_of(&old);
+        let [same, all] = [[127, 0, 0, 1], [0, 0, 0, 0]].map(|host| SocketAddr::from((host, port)));
+        for address in [same, all] {
+            assert_eq!(listen_tcp(address, 10).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        }
+        let replaced = [old];
+        let new = listen_tcp_beside(all, 10, &replaced).unwrap();
+        // No third one joins them afterwards.
+        assert_eq!(listen_tcp(same, 10).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(replaced);
+        TcpStream::connect(("127.0.0.2", port)).unwrap();
+        let replaced = [new];
+        let narrow = listen_tcp_beside(same, 10, &replaced).unwrap();
+        drop(replaced);
+        TcpStream::connect(("127.0.0.1", port)).unwrap();
+        assert!(TcpStream::connect(("127.0.0.2", port)).is_err());
+        drop(narrow);
+    }
+
+    #[test]
+    fn tcp_sockets_say_when_they_last_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"x").unwrap();
+        assert!(output_idle(&client).unwrap() < Duration::from_secs(60));
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(output_idle(&unix), None);
+    }
 }

@@ -72,6 +72,19 @@ impl Source {
         Ok(Source { reader: Box::new(file), len, offset: 0 })
     }
 
+    /// Opens the RDB file that is configured. An empty name is that of no file, as for `open`, and not of the
+    /// directory.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn configured(outside: &Outside, settings: &Settings) -> io::Result<Source> {
+        if settings.dbfilename.as_os_str().is_empty() {
+            tracing::warn!("dbfilename is empty: there is no RDB file to load, and none can be saved");
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Source::open(outside, &settings.rdb_path())
+    }
+
     /// Says that this is what will be loaded.
     pub fn announce(&self, progress: &LoadProgress, now_ms: i64) {
         let total_bytes = if self.len == UNKNOWN_LEN { 0 } else { self.offset + self.len };

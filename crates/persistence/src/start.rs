@@ -57,7 +57,7 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
         return Ok(());
     }
     let began_us = storage.now_us();
-    let source = Source::open(&outside, &settings.rdb_path()).map_err(LoadError::Open);
+    let source = Source::configured(&outside, settings).map_err(LoadError::Open);
     let loaded = source.and_then(|source| {
         source.announce(&storage.persistence.load, keys.now_ms);
         Ok(load_with_pool(storage, settings, source, keys.now_ms)?)

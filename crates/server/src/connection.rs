@@ -271,7 +271,7 @@ pub struct Connection {
     pub input_ended: bool,
     /// Since when the output has been above the soft limit, Unix milliseconds.
     pub soft_limit_since_ms: Option<i64>,
-    /// Last request, Unix milliseconds.
+    /// Last traffic in either direction, Unix milliseconds.
     pub last_active_ms: i64,
     /// The client's listener is a unix socket.
     pub is_unix: bool,

@@ -36,12 +36,17 @@ pub fn first_port(config: &Config) -> u16 {
 }
 
 /// Listens with that kind's port on every address of `bind`, waiting for each that is in use up to
-/// `patience`. An address with `-` in front may be
+/// `patience`, but not for those of `replaced`, sockets of this process. An address with `-` in front may be
 /// unavailable; a wildcard's family may be unsupported as long as another address is not.
 ///
 /// # Errors
 /// The message to log, in Redis' words.
-pub fn tcp(config: &Config, kind: Kind, patience: Duration) -> Result<Vec<Listener>, String> {
+pub fn tcp(
+    config: &Config,
+    kind: Kind,
+    patience: Duration,
+    replaced: &[OwnedFd],
+) -> Result<Vec<Listener>, String> {
     let (port, kind_name) = match kind {
         Kind::Plain => (config.port, "tcp"),
         Kind::Tls => (config.tls_port, "tls"),
@@ -49,7 +54,7 @@ pub fn tcp(config: &Config, kind: Kind, patience: Duration) -> Result<Vec<Listen
     if port == 0 {
         return Ok(Vec::new());
     }
-    listen(config, &config.bind, port, kind_name, patience)
+    listen(config, (&config.bind, port, kind_name), patience, replaced)
 }
 
 /// Listens with `metrics-port` on every address of `metrics-bind`, as [`tcp`] does.
@@ -59,7 +64,7 @@ pub fn tcp(config: &Config, kind: Kind, patience: Duration) -> Result<Vec<Listen
 pub fn metrics(config: &Config) -> Result<Vec<Listener>, String> {
     match config.metrics_port {
         0 => Ok(Vec::new()),
-        port => listen(config, &config.metrics_bind, port, "metrics", START_PATIENCE),
+        port => listen(config, (&config.metrics_bind, port, "metrics"), START_PATIENCE, &[]),
     }
 }
 
@@ -68,23 +73,23 @@ pub fn metrics(config: &Config) -> Result<Vec<Listener>, String> {
 /// # Errors
 /// Those of [`tcp`].
 pub fn bus(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
-    listen(config, &config.bind, port, "cluster", START_PATIENCE)
+    listen(config, (&config.bind, port, "cluster"), START_PATIENCE, &[])
 }
 
 fn listen(
     config: &Config,
-    bind: &[String],
-    port: u16,
-    kind_name: &str,
+    (bind, port, kind_name): (&[String], u16, &str),
     patience: Duration,
+    replaced: &[OwnedFd],
 ) -> Result<Vec<Listener>, String> {
     let failure = || format!("Failed listening on port {port} ({kind_name}), aborting.");
+    let backlog = config.tcp_backlog as i32;
     let mut listeners = Vec::new();
     for spec in bind {
         let optional = spec.starts_with('-');
         let host = spec.strip_prefix('-').unwrap_or(spec);
         for address in resolve(host, port).ok_or_else(failure)? {
-            match patiently(patience, || martlet_net::listen_tcp(address, config.tcp_backlog as i32)) {
+            match patiently(patience, || martlet_net::listen_tcp_beside(address, backlog, replaced)) {
                 Ok(socket) => listeners.push(Listener { socket, name: address.to_string() }),
                 Err(error) => {
                     tracing::warn!(

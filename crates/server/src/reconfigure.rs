@@ -70,12 +70,18 @@ fn install_listeners(shared: &'static Shared, names: &'static [&'static str], ki
             true => "Unable to listen on this port. Check server logs.",
             false => "Failed to bind to specified addresses.",
         };
-        prepared.prepare(|| listeners::tcp(new, kind, Duration::ZERO).map_err(|_| refusal.to_owned()))
+        prepared.prepare(|| {
+            let replaced = shared.listening(tag);
+            listeners::tcp(new, kind, Duration::ZERO, &replaced).map_err(|_| refusal.to_owned())
+        })
     };
     shared.config.on_change(names, Box::new(prepare));
     let follow = move |_: &Config, new: &Config| {
         let Some(listeners) = prepared.take() else { return };
         shared.port.store(u32::from(listeners::first_port(new)), Ordering::Relaxed);
+        // The old addresses are closed when the client gets its answer.
+        shared.end_listening(tag);
+        listeners.iter().for_each(|listener| shared.note_listening(tag, &listener.socket));
         let relisten = move |worker: &mut crate::worker::Worker| {
             worker.unlisten(tag);
             for listener in listeners {

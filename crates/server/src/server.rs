@@ -146,8 +146,8 @@ type Listeners = (Vec<Listener>, Vec<Listener>, Option<std::os::fd::OwnedFd>);
 
 /// Listens for clients.
 fn listen(config: &Config) -> Result<Listeners, String> {
-    let tcp = listeners::tcp(config, listeners::Kind::Plain, listeners::START_PATIENCE)?;
-    let tls = listeners::tcp(config, listeners::Kind::Tls, listeners::START_PATIENCE)?;
+    let tcp = listeners::tcp(config, listeners::Kind::Plain, listeners::START_PATIENCE, &[])?;
+    let tls = listeners::tcp(config, listeners::Kind::Tls, listeners::START_PATIENCE, &[])?;
     let unix = listeners::unix(config)?;
     if tcp.is_empty() && tls.is_empty() && unix.is_none() {
         return Err("Configured to not listen anywhere, exiting.".into());
@@ -178,10 +178,12 @@ fn run_first(
     let mut worker = Worker::new(shared, 0);
     for (listeners, tag) in tcp {
         for listener in listeners {
+            shared.note_listening(tag, &listener.socket);
             worker.listen(listener.socket, tag);
         }
     }
     if let Some(socket) = unix {
+        shared.note_listening(UNIX, &socket);
         worker.listen(socket, UNIX);
     }
     worker.run_loop(backend)

@@ -207,7 +207,7 @@ pub struct Shared {
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
     /// Copies of the listening sockets, with their tags: none accepts once the server ends.
-    pub listening: Mutex<Vec<(u32, OwnedFd)>>,
+    listening: Mutex<Vec<(u32, OwnedFd)>>,
     /// A signal has asked for the end, and that has not failed.
     pub is_asked_to_stop: AtomicBool,
     /// What requires checks of every request.
@@ -440,11 +440,32 @@ impl Shared {
             self.slow_path_reasons.hold(SlowPathReason::Stopping);
         }
         // Before clients hear of it: a client that finds its connection closed cannot connect again.
-        for (_, socket) in lock(&self.listening).drain(..) {
-            // It may have been closed since.
-            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
-        }
+        lock(&self.listening).drain(..).for_each(|(_, socket)| end_listening(&socket));
         self.wake_all();
+    }
+
+    /// Keeps a copy of a listening socket that has this tag.
+    pub fn note_listening(&self, tag: u32, socket: &OwnedFd) {
+        match socket.try_clone() {
+            Ok(copy) => lock(&self.listening).push((tag, copy)),
+            Err(error) => {
+                tracing::warn!("Cannot duplicate the listening socket; it stays open until exit: {error}");
+            }
+        }
+    }
+
+    /// Copies of the listening sockets that have this tag.
+    pub fn listening(&self, tag: u32) -> Vec<OwnedFd> {
+        let listening = lock(&self.listening);
+        let sockets = listening.iter().filter(|(of, _)| *of == tag);
+        sockets.filter_map(|(_, socket)| socket.try_clone().ok()).collect()
+    }
+
+    /// From now on, none of the sockets that have this tag accepts.
+    pub fn end_listening(&self, tag: u32) {
+        lock(&self.listening).extract_if(.., |(of, _)| *of == tag).for_each(|(_, socket)| {
+            end_listening(&socket);
+        });
     }
 
     /// Begins or prolongs CLIENT PAUSE: a later end and the stricter mode win over the present ones.
@@ -527,6 +548,11 @@ impl Shared {
         let holds = self.write_holds.load(Ordering::Acquire) > 0;
         (holds || self.engine.journal.is_full()).then_some(false)
     }
+}
+
+fn end_listening(socket: &OwnedFd) {
+    // It may have been closed since.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
 #[cfg(test)]

@@ -178,6 +178,10 @@ impl<B: Backend> Backend for Tls<B> {
         }
     }
 
+    fn output_idle(&mut self, token: Token) -> Option<Duration> {
+        self.inner.output_idle(token)
+    }
+
     fn gather(&mut self, token: Token) {
         self.inner.gather(token);
     }

@@ -25,7 +25,7 @@ use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::listen::gather;
+use crate::listen::{gather, output_idle};
 use crate::outgoing::Outgoing;
 use crate::{Arrival, Backend, Buffer, Sink, Token, Waker};
 use batching::{Batching, PATIENCE};
@@ -520,6 +520,12 @@ impl Backend for Uring {
             let socket = unsafe { BorrowedFd::borrow_raw(slot.fd) };
             let _ = rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
+    }
+
+    fn output_idle(&mut self, token: Token) -> Option<Duration> {
+        let slot = self.slot(token)?;
+        // SAFETY: the slot's descriptor is open until `close` gives it up.
+        output_idle(unsafe { BorrowedFd::borrow_raw(slot.fd) })
     }
 
     fn gather(&mut self, token: Token) {

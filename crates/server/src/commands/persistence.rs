@@ -198,14 +198,13 @@ fn reload(call: &mut Call<'_>) -> Outcome {
         worker.shared.libraries.clear();
     }
     let (shared, settings) = (worker.shared, settings(worker.config()));
-    let path = settings.rdb_path();
-    let source = Source::open(&worker.keys.standstill(), &path).map_err(LoadError::Open);
+    let source = Source::configured(&worker.keys.standstill(), &settings).map_err(LoadError::Open);
     let loaded = source.and_then(|source| {
         source.announce(&shared.persistence.load, worker.keys.now_ms);
         Ok(load::load(shared.storage(), &mut worker.keys, &settings, source, merges)?)
     });
     if let Err(error) = loaded {
-        tracing::warn!("The RDB file {} cannot be loaded: {error}", path.display());
+        tracing::warn!("The RDB file {} cannot be loaded: {error}", settings.rdb_path().display());
         return Err(Error::Fixed("ERR Error trying to load the RDB dump, check server logs."));
     }
     tracing::warn!("DB reloaded by DEBUG RELOAD");

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::lock;
+use martlet_net::Token;
 
 use super::Worker;
+use crate::connection::Connection;
 use crate::slow_path::SlowPathReason;
 use crate::stats::{ThreadStats, Totals};
 
@@ -193,9 +195,25 @@ impl Worker {
         }
     }
 
-    /// Closes clients without a request for longer than `timeout_ms`, and notes when the next one may have
-    /// been.
+    /// Clients that still receive a long reply are active, although it comes back from the backend only once
+    /// all of it is written.
+    fn note_slow_readers(&mut self, timeout_ms: i64) {
+        let is_slow =
+            |one: &&Connection| one.last_active_ms + timeout_ms < self.now_ms && one.output_bytes() > 0;
+        let slow: Vec<Token> = self.connections.iter().filter(is_slow).map(|one| one.token).collect();
+        for token in slow {
+            let idle = self.with_backend(|_, backend| backend.output_idle(token)).flatten();
+            let (Some(idle), Some(mut connection)) = (idle, self.take(token)) else { continue };
+            let active_ms = self.now_ms - idle.as_millis() as i64;
+            connection.last_active_ms = connection.last_active_ms.max(active_ms);
+            self.put(connection);
+        }
+    }
+
+    /// Closes clients that have neither sent nor received anything for longer than `timeout_ms`, and notes
+    /// when the next one may have been idle for so long.
     fn close_idle_for(&mut self, timeout_ms: i64) {
+        self.note_slow_readers(timeout_ms);
         let mut next_ms = self.now_ms + timeout_ms + 1;
         let mut ends = Vec::new();
         for connection in self.connections.iter() {

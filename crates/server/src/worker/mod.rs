@@ -27,7 +27,6 @@ use martlet_acl::Users;
 use martlet_base::publish::Follower;
 use martlet_base::random::Random;
 use martlet_base::sync::Alone;
-use martlet_base::sync::lock;
 use martlet_command::Settings;
 use martlet_engine::{Deletion, Deletions, Keys, Touch};
 use martlet_journal::Position;
@@ -561,16 +560,11 @@ impl Worker {
 
     /// Accepts from this socket from now on.
     pub fn listen(&mut self, socket: OwnedFd, tag: u32) {
-        match socket.try_clone() {
-            Ok(copy) => lock(&self.shared.listening).push((tag, copy)),
-            Err(error) => tracing::warn!("A listener ends with the process only: {error}"),
-        }
         self.outbox.actions.push(Action::Listen(socket, tag));
     }
 
     /// Closes all listeners of this tag.
     pub fn unlisten(&mut self, tag: u32) {
-        lock(&self.shared.listening).retain(|(of, _)| *of != tag);
         self.outbox.actions.push(Action::Unlisten(tag));
     }
 }

@@ -69,6 +69,8 @@ impl Sink for Worker {
         match result {
             Ok(()) => {
                 connection.info.output_bytes.store(connection.output_bytes(), Ordering::Relaxed);
+                connection.last_active_ms = self.now_ms;
+                connection.info.last_active_ms.store(self.now_ms, Ordering::Relaxed);
                 self.finish(connection);
             }
             Err(_) => self.drop_connection(connection),
@@ -195,6 +197,7 @@ impl Worker {
     /// Puts a connection back, noting that it has output.
     fn mark_dirty(&mut self, mut connection: Box<Connection>) {
         if !connection.out.is_empty() {
+            connection.last_active_ms = self.now_ms;
             self.outbox.note(&mut connection);
         }
         self.put(connection);

@@ -3,7 +3,7 @@
 
 use std::os::unix::net::UnixStream;
 
-use martlet_net::Token;
+use martlet_net::{Buffer, Sink, Token};
 
 use crate::config::{Config, ConfigStore};
 use crate::shared::Shared;
@@ -73,6 +73,26 @@ fn each_is_closed_at_its_own_time_and_nobody_is_looked_at_before() {
     assert!(house.worker.timers.next_idle_ms - house.began_ms > 8_000);
     house.look(8_100);
     assert!(!house.is_open(late));
+}
+
+#[test]
+fn output_is_traffic_too() {
+    let mut house = House::new(Config { timeout_s: 5, ..Config::default() });
+    let (answered, silent) = (house.client(0), house.client(0));
+    house.worker.now_ms = house.began_ms + 4_000;
+    let id = house.worker.connections.iter().find(|one| one.token == answered).unwrap().info.id;
+    house.worker.push_with(answered, id, |connection| {
+        connection.out.extend_from_slice(b"+OK\r\n");
+    });
+    house.look(5_100);
+    assert!(house.is_open(answered) && !house.is_open(silent));
+    house.look(9_000);
+    // Its output comes back from the backend, written.
+    Sink::sent(&mut house.worker, answered, Buffer::EMPTY, Ok(()));
+    house.look(13_000);
+    assert!(house.is_open(answered));
+    house.look(14_100);
+    assert!(!house.is_open(answered));
 }
 
 #[test]
