@@ -58,6 +58,16 @@ impl Clock {
         }
     }
 
+    /// What raw readings are of, in Redis' words: the processor's counter with its pace, or the system clock.
+    pub fn describe(&self) -> String {
+        match &self.0 {
+            Source::Counter(scale) => {
+                format!("X86 TSC @ {:.2} ticks/us", 1_000.0 * (1u64 << 32) as f64 / *scale as f64)
+            }
+            Source::System(_) | Source::Manual(_) => "POSIX clock_gettime".to_owned(),
+        }
+    }
+
     /// Nanoseconds between two raw readings; 0 when they are out of order.
     #[inline]
     pub fn elapsed_ns(&self, start: u64, end: u64) -> u64 {

@@ -30,9 +30,9 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
     listen_tcp_beside(address, backlog, &[])
 }
 
-/// As [`listen_tcp`], also where one of `others`, listening sockets of this process, has the address or a part
-/// of it. For this the kernel asks for `SO_REUSEPORT` on both sides, which all have for this call alone: no
-/// other process can join them later.
+/// As [`listen_tcp`], also where one of `others`, listening sockets of this process, has the address or a
+/// part of it. For this the kernel asks for `SO_REUSEPORT` on both sides, which all have for this call alone:
+/// no other process can join them later.
 ///
 /// # Errors
 /// Those of [`listen_tcp`].

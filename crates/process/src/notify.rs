@@ -47,6 +47,15 @@ impl Supervisor {
         *self != Self::None
     }
 
+    /// Its name, as `supervised` has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::None => "no",
+            Self::Upstart => "upstart",
+            Self::Systemd(_) => "systemd",
+        }
+    }
+
     /// Says that clients are served.
     pub fn ready(&self) {
         match self {

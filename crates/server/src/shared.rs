@@ -228,6 +228,8 @@ pub struct Shared {
     pub log: OnceLock<Arc<Log>>,
     /// Name of the I/O backend.
     pub backend: OnceLock<&'static str>,
+    /// What supervises the process.
+    pub supervisor: OnceLock<&'static str>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
     /// Listening sockets' TCP port, as it is now.
@@ -296,6 +298,7 @@ impl Shared {
             config_file,
             log: OnceLock::new(),
             backend: OnceLock::new(),
+            supervisor: OnceLock::new(),
             active_expire: AtomicBool::new(true),
             port: AtomicU32::new(0),
             tls: crate::tls::Tls::default(),

@@ -15,6 +15,7 @@ use martlet_keyspace::{ExpiryChange, Key};
 use super::cluster::{
     CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER, SLOTMIGRATION,
 };
+use super::debug_memory::{DICT_RESIZING, HTSTATS_KEY, LEAK, SDSLEN, STRUCTSIZE};
 use super::digest::{DIGEST, DIGEST_VALUE};
 use super::persistence::{LOADAOF, RELOAD};
 use super::{Call, ServerCommand, ServerHandler};
@@ -35,12 +36,15 @@ static DEBUG: ServerCommand = container(
         &CHANGE_REPL_ID,
         &CLOSE_CLUSTER_LINK_ON_PACKET_DROP,
         &CLUSTERLINK,
+        &DICT_RESIZING,
         &DIGEST,
         &DIGEST_VALUE,
         &DROP_CLUSTER_PACKET_FILTER,
         &ERROR,
         &HELP,
         &HTSTATS,
+        &HTSTATS_KEY,
+        &LEAK,
         &LISTPACK,
         &LOADAOF,
         &LOG,
@@ -54,6 +58,7 @@ static DEBUG: ServerCommand = container(
         &RELOAD,
         &REPLICATE,
         &REPLYBUFFER,
+        &SDSLEN,
         &SEGFAULT,
         &SET_ACTIVE_EXPIRE,
         &SET_DISABLE_DENY_SCRIPTS,
@@ -61,6 +66,7 @@ static DEBUG: ServerCommand = container(
         &SLEEP,
         &SLOTMIGRATION,
         &STRINGMATCH_LEN,
+        &STRUCTSIZE,
     ],
 )
 .flags(FLAGS.with(Flags::SYSTEM))

@@ -8,6 +8,7 @@ mod commandlog;
 mod config;
 mod connection;
 mod debug;
+mod debug_memory;
 mod digest;
 mod function;
 mod hotkeys;

@@ -36,12 +36,12 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     }
     text.field("os", os);
     text.field("arch_bits", usize::BITS);
-    text.field("monotonic_clock", "time-stamp counter where reliable, else clock_gettime");
+    text.field("monotonic_clock", shared.clock.describe());
     text.field("multiplexing_api", shared.backend.get().copied().unwrap_or("none"));
     text.field("atomicvar_api", "rust-std");
     text.field("gcc_version", "0.0.0");
     text.field("process_id", std::process::id());
-    text.field("process_supervised", "no");
+    text.field("process_supervised", shared.supervisor.get().copied().unwrap_or("no"));
     text.field("run_id", &shared.run_id);
     text.field("tcp_port", shared.port.load(Ordering::Relaxed));
     text.field("server_time_usec", now_us);
