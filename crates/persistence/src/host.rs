@@ -10,7 +10,6 @@ use martlet_engine::Touch;
 use martlet_protocol::request::Args;
 use martlet_values::file::SlotImport;
 
-use crate::load::StreamPlace;
 use crate::settings::Settings;
 
 /// What makes the server answer some requests otherwise, as long as it holds.
@@ -139,4 +138,15 @@ pub trait Host: Send + Sync {
 
     /// The disk has advanced, or no client has to wait for it any more.
     fn disk_went_on(&self);
+}
+
+/// Where in a stream of commands a snapshot is, by its file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamPlace {
+    /// The replication id.
+    pub id: String,
+    /// Bytes of the stream before it.
+    pub offset: u64,
+    /// The database that is selected there.
+    pub db: u64,
 }

@@ -30,7 +30,7 @@ use martlet_engine::{Engine, Keys};
 use aof::AppendLog;
 use background::Background;
 pub use background::EmptyFile;
-pub use host::{Commands, Condition, Host, Libraries, Publish, Resolved, StreamName};
+pub use host::{Commands, Condition, Host, Libraries, Publish, Resolved, StreamName, StreamPlace};
 pub use received::{Beside, NewFile};
 use saver_pool::SaverPool;
 pub use settings::{KeptAccess, SavePoint, Settings};

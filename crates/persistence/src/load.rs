@@ -26,7 +26,8 @@ use martlet_values::file::split::{BatchReader, Decoded, Found, Piece, Place, Rec
 use martlet_values::file::{Access, FileError, Item, ReadOptions, Record, SlotImport};
 use martlet_values::{Error, Limits};
 
-use crate::save::OPEN_SLOTS;
+use crate::file::OPEN_SLOTS;
+use crate::host::StreamPlace;
 use crate::settings::Settings;
 use crate::{Libraries, LoadProgress, Storage, delay};
 
@@ -92,17 +93,6 @@ impl Source {
         progress.total_bytes.store(total_bytes, Ordering::Relaxed);
         progress.read_bytes.store(0, Ordering::Relaxed);
     }
-}
-
-/// Where in a stream of commands a snapshot is, by its file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamPlace {
-    /// The replication id.
-    pub id: String,
-    /// Bytes of the stream before it.
-    pub offset: u64,
-    /// The database that is selected there.
-    pub db: u64,
 }
 
 /// The file's fields of that; Redis uses them if it has both an id and an offset.

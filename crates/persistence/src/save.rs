@@ -17,7 +17,7 @@ use martlet_values::file::{FileWriter, Record, SlotImport};
 use martlet_values::payload::VERSION_MIN;
 use martlet_values::{Requirement, VERSION_NEWEST, VERSION_VALKEY, descriptor};
 
-use crate::file::NewFile;
+use crate::file::{NewFile, OPEN_SLOTS};
 use crate::settings::{KeptAccess, Settings};
 use crate::temp_files::{self, Kind};
 use crate::{Storage, StreamName, delay};
@@ -158,9 +158,6 @@ impl Header {
         }
     }
 }
-
-/// The field with slots that move key by key, for replicas of Valkey 8 and of Martlet.
-pub(crate) const OPEN_SLOTS: &str = "cluster-slot-states";
 
 /// What of the data set is written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,8 @@ use martlet_values::file::FileError;
 
 use crate::aof::load::{self as log, LoadedLog};
 use crate::aof::{Phase, files, start as open};
-use crate::load::{LoadError, SLICE_RECORDS, Source, StreamPlace, load_with_pool};
+use crate::host::StreamPlace;
+use crate::load::{LoadError, SLICE_RECORDS, Source, load_with_pool};
 use crate::settings::Settings;
 use crate::{Condition, Storage, delay, temp_files};
 

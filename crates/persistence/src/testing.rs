@@ -16,7 +16,7 @@ use martlet_journal::aof::SyncPolicy;
 use martlet_protocol::request::Args;
 use martlet_values::file::SlotImport;
 
-use crate::load::StreamPlace;
+use crate::host::StreamPlace;
 use crate::{
     Commands, Condition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Publish, Resolved,
     SavePoint, Settings, Storage, StreamName,

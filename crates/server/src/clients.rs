@@ -2,6 +2,8 @@
 //!
 //! A client's own thread writes its [`ClientInfo`]; the others read it or send that thread mail.
 
+pub mod line;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -254,4 +256,11 @@ impl Clients {
     pub fn count(&self) -> usize {
         lock(&self.all).len()
     }
+}
+
+/// What ends clients' connections.
+pub trait Disconnects {
+    /// Ends the connection of a client that is marked as killed: from here on it is in no list and is not
+    /// served; its thread closes the connection.
+    fn disconnect(&self, client: &ClientInfo);
 }

@@ -19,13 +19,13 @@ use martlet_protocol::reply::SharedBulk;
 use martlet_protocol::request::Partial;
 
 use crate::clients::ClientInfo;
-use crate::pubsub::Subscriptions;
+use crate::pubsub::subscriptions::Subscriptions;
 use crate::registry::Entry;
-use crate::replication::link::ReplicaLink;
 use crate::replication::primary::Phase;
+use crate::replication::source::ReplicaLink;
+use crate::runtime::parsed::ParsedRequest;
 use crate::slow_path::SessionFlags;
-use crate::tracking::TrackingState;
-use crate::worker::ParsedRequest;
+use crate::tracking::table::TrackingState;
 
 /// The buffers of a connection that the backend has.
 #[derive(Default)]
@@ -139,7 +139,7 @@ pub struct Session {
     /// Replicas have the request that is run, as it has waited for.
     pub is_replicated: bool,
     /// The slots that it brings.
-    pub import: Option<crate::cluster::slot_migration::Import>,
+    pub import: Option<crate::cluster::slot_migration::state::Import>,
 }
 
 impl Session {
@@ -446,5 +446,12 @@ impl Connection {
             _ => self.out.capacity() + self.in_flight.capacity,
         };
         size_of::<Connection>() + self.query_capacity() + replies + self.info.session_bytes()
+    }
+}
+
+impl Connection {
+    /// Whether it has any subscription.
+    pub fn is_subscriber(&self) -> bool {
+        self.session.subscriptions.is_some()
     }
 }

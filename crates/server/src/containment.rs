@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::ChangeMark;
 
-use crate::crash;
+use crate::panic_text::{tell_panic, trace_text};
 use crate::process::{Trace, trace_here};
 
 /// A panic that was contained: its message, its place, and where the thread was.
@@ -71,7 +71,7 @@ impl Contained {
     /// Logs the panic. Resolving a trace's symbols takes long, so a separate thread does it. Nothing is
     /// locked.
     pub(crate) fn report(self, client: &str) {
-        crash::tell_panic(&self.message, &self.place);
+        tell_panic(&self.message, &self.place);
         tracing::error!(
             "The request had changed nothing: its client is closed, the server continues. {client}"
         );
@@ -80,7 +80,7 @@ impl Contained {
         }
         let name = "panic-report".to_owned();
         let spawned = std::thread::Builder::new().name(name).spawn(move || {
-            let text = crash::trace_text(&self.trace);
+            let text = trace_text(&self.trace);
             tracing::error!("Where the thread was:\n{text}");
             IS_TRACING.store(false, Ordering::Release);
         });

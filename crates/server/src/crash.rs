@@ -3,7 +3,6 @@
 //! Invariant: a part that may be out of reach because the crashed thread holds it is waited for no longer
 //! than [`INFO_LIMIT`].
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -12,9 +11,10 @@ use crate::commands::info;
 use crate::config::parameters_set;
 use crate::containment;
 use crate::logging::Log;
+use crate::panic_text::{add_trace, tell_panic};
 use crate::process::{Cause, Signal, Trace, end_after_panic, other_traces, watch_crashes};
-use crate::shared::Shared;
-use crate::worker::Worker;
+use crate::runtime::Shared;
+use crate::runtime::Worker;
 
 /// How long one section of INFO may take: more than a machine with other work to do holds a thread up.
 const INFO_LIMIT: Duration = Duration::from_secs(3);
@@ -83,7 +83,7 @@ fn report(shared: &'static Shared, log: &Log, cause: &Cause, trace: &Trace) {
 fn tell_info(shared: &'static Shared, log: &Log) {
     let (sender, sections) = channel();
     let body = move || {
-        let mut worker = Worker::new(shared, shared.storage().saver(0));
+        let mut worker = Worker::new(shared, shared.storage().saver(0), &crate::wiring::HOOKS);
         for name in info::section_names() {
             let text = info::render(&mut worker, [name.as_bytes()].into_iter());
             // The waiting thread has given up.
@@ -116,19 +116,6 @@ fn tell_signal(signal: &Signal) {
     tracing::error!("Crashed running the instruction at: {instruction:#x}");
 }
 
-/// A panic in the words that Redis has for it: assertions are one thing, whatever else another.
-pub(crate) fn tell_panic(message: &str, place: &str) {
-    if message.starts_with("assertion") {
-        tracing::error!("=== ASSERTION FAILED ===");
-        tracing::error!("==> {place} '{message}'");
-    } else {
-        tracing::error!("------------------------------------------------");
-        tracing::error!("!!! Software Failure. Press left mouse button to continue");
-        tracing::error!("Guru Meditation: {message} #{place}");
-        tracing::error!("------------------------------------------------");
-    }
-}
-
 /// Where each thread is; the one that met the cause has a star.
 fn stack_traces(trace: &Trace) -> String {
     let mut text = String::from("\n------ STACK TRACE ------\n");
@@ -138,31 +125,4 @@ fn stack_traces(trace: &Trace) -> String {
     }
     text.push_str("\n------ STACK TRACE DONE ------\n");
     text
-}
-
-/// One thread's trace, with the names of its functions.
-pub(crate) fn trace_text(trace: &Trace) -> String {
-    let mut text = String::new();
-    add_trace(&mut text, trace, "");
-    text
-}
-
-fn add_trace(text: &mut String, trace: &Trace, mark: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n{} {}{mark}", trace.thread, trace.name);
-    for &address in &trace.addresses {
-        let mut is_named = false;
-        backtrace::resolve(address as *mut std::ffi::c_void, |symbol| {
-            is_named = true;
-            let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_else(|| "?".into());
-            let _ = write!(text, "{address:#x} {name}");
-            if let (Some(file), Some(line)) = (symbol.filename(), symbol.lineno()) {
-                let _ = write!(text, " at {}:{line}", file.display());
-            }
-            text.push('\n');
-        });
-        if !is_named {
-            let _ = writeln!(text, "{address:#x}");
-        }
-    }
 }

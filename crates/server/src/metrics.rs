@@ -9,8 +9,8 @@ use martlet_metrics::{Rules, Source};
 
 use crate::config::Config;
 use crate::listeners;
-use crate::shared::{Mail, Shared};
-use crate::worker::UNIX;
+use crate::runtime::UNIX;
+use crate::runtime::{Mail, Shared};
 
 /// The server's own rules about accepted clients and allowed requests.
 struct Configured(&'static Shared);

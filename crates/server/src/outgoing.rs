@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use martlet_client::address::Address;
@@ -10,6 +11,7 @@ use martlet_client::blocking::Client;
 use martlet_client::stream::Stream;
 use martlet_engine::Outside;
 use martlet_tls::{TlsSession, TlsSettings};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::Config;
 use crate::tls::{self, Tls};
@@ -56,4 +58,10 @@ pub fn begin_bus(tls: &Tls, host: &str, port: u16) -> io::Result<(TcpStream, Opt
     let session = tls.bus().map(|bus| bus.connect(host)).transpose()?;
     let socket = martlet_net::begin_connect(SocketAddr::new(address, port))?;
     Ok((TcpStream::from(socket), session))
+}
+
+/// Whether something can be read without waiting, be it the end.
+pub fn is_readable(socket: &impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)).is_ok_and(|count| count > 0)
 }

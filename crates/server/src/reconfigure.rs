@@ -11,10 +11,10 @@ use martlet_engine::Outside;
 
 use crate::config::{Acquired, Config, Prepared};
 use crate::listeners::{self, Kind, Listener};
-use crate::shared::{Mail, Shared};
+use crate::runtime::{Mail, Shared};
+use crate::runtime::{TCP, TLS};
 use crate::slow_path::SlowPathReason;
 use crate::tls::{self, Made};
-use crate::worker::{TCP, TLS};
 
 /// Puts the hooks in place.
 pub fn install(shared: &'static Shared) {
@@ -32,7 +32,7 @@ pub fn install(shared: &'static Shared) {
     shared.config.on_change(&["dir"], Box::new(stay_with_log));
     let prepare = move |outside: &Outside, old: &Config, new: &Config| {
         if new.appendonly && !old.appendonly {
-            shared.storage().prepare_log(outside, &crate::persistence::settings(new))?;
+            shared.storage().prepare_log(outside, &crate::persistence::settings::settings(new))?;
         }
         Ok(Acquired::nothing())
     };
@@ -82,7 +82,7 @@ fn install_listeners(shared: &'static Shared, names: &'static [&'static str], ki
         // The old addresses are closed when the client gets its answer.
         shared.end_listening(tag);
         listeners.iter().for_each(|listener| shared.note_listening(tag, &listener.socket));
-        let relisten = move |worker: &mut crate::worker::Worker| {
+        let relisten = move |worker: &mut crate::runtime::Worker| {
             worker.unlisten(tag);
             for listener in listeners {
                 worker.listen(listener.socket, tag);

@@ -3,6 +3,7 @@
 //!
 //! Built once at start (renames applied) and never changed afterwards.
 
+use martlet_base::slot::slot_of;
 use martlet_command::transaction::Resolves;
 use martlet_command::{Command, Control, Flags, Handler, Spec};
 use martlet_keyspace::key_hash;
@@ -259,10 +260,28 @@ impl Registry {
     }
 }
 
+/// Whether the words name the entry, and not a subcommand that its container lacks.
+pub fn names_command(entry: &Entry, args: &Args<'_>) -> bool {
+    entry.subcommands.is_empty() || !matches!(entry.run, Run::Nothing) || args.len() < 2
+}
+
+/// The slot of a request's first key.
+pub fn slot_of_keys(entry: &Entry, args: &Args<'_>) -> Option<u16> {
+    let mut indexes = Vec::new();
+    let fits = entry.spec.key_indexes(args, &mut indexes);
+    indexes.first().filter(|_| fits).map(|index| slot_of(args.at(*index)))
+}
+
+/// Whether a command's reply consists of messages, which CLIENT REPLY does not hold back.
+pub fn answers_with_messages(entry: &Entry) -> bool {
+    entry.spec.flags.has(Flags::PUBSUB) && entry.spec.flags.has(Flags::NOSCRIPT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::{self, FAMILIES, HANDLERS, ServerCommand};
+    use crate::commands::{self, FAMILIES, HANDLERS};
+    use crate::runtime::call::ServerCommand;
 
     #[test]
     fn names_are_found_in_any_case_and_renames_apply() {

@@ -10,12 +10,12 @@ use martlet_net::Backend;
 use crate::access::{check_declaration, rules, table};
 use crate::config::{Config, IoBackend, Surroundings};
 use crate::listeners::{self, Listener};
-use crate::persistence::start::{announce, load_at_start, size_at_start};
 use crate::process::guard_thread;
 use crate::registry::Registry;
-use crate::shared::Shared;
+use crate::runtime::Shared;
+use crate::runtime::{TCP, TLS, UNIX, Worker};
 use crate::startup::{Prepared, Serving, Start, prepare};
-use crate::worker::{TCP, TLS, UNIX, Worker};
+use martlet_persistence::start::{announce, load_at_start, size_at_start};
 
 /// Facts for the configuration's parser: the existing commands, and the rules about them.
 struct KnownCommands(Registry, Table);
@@ -65,7 +65,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     let config = prepared.store.snapshot();
     crate::cluster::choose_hash(&config);
     let threads = config.io_threads;
-    let settings = crate::persistence::settings(&config);
+    let settings = crate::persistence::settings::settings(&config);
     let shared = share(&prepared, &config)?;
     crate::crash::install(shared, &prepared.log)?;
     guard_thread();
@@ -176,7 +176,7 @@ fn run_first(
     tcp: [(Vec<Listener>, u32); 2],
     unix: Option<std::os::fd::OwnedFd>,
 ) -> std::io::Result<()> {
-    let mut worker = Worker::new(shared, 0);
+    let mut worker = Worker::new(shared, 0, &crate::wiring::HOOKS);
     for (listeners, tag) in tcp {
         for listener in listeners {
             shared.note_listening(tag, &listener.socket);
@@ -210,7 +210,7 @@ fn start_others(
             };
             shared.set_waker(thread, backend.waker());
             let _ = ready.send(Ok(()));
-            if let Err(error) = Worker::new(shared, thread).run_loop(backend) {
+            if let Err(error) = Worker::new(shared, thread, &crate::wiring::HOOKS).run_loop(backend) {
                 tracing::error!("The I/O backend of thread {thread} has failed: {error}");
                 shared.stop();
             }

@@ -13,27 +13,32 @@ use martlet_journal::Position;
 use martlet_net::{Token, Waker};
 
 use crate::access::AccessControl;
-use crate::blocking::WaitEnd;
-use crate::clients::{ClientInfo, Clients};
-use crate::cluster::ClusterNode;
+use crate::clients::{ClientInfo, Clients, Disconnects};
+use crate::cluster::node::ClusterNode;
 use crate::commandlog::CommandLog;
 use crate::config::ConfigStore;
 use crate::hotkeys::HotKeys;
 use crate::logging::Log;
-use crate::migration::Migrations;
-use crate::persistence::{LastSettings, Persistence};
-use crate::pubsub::{Delivery, Hub};
-use crate::registry::Registry;
-use crate::replication::Replication;
-use crate::scripting::{Libraries, ScriptCache};
-use crate::shutdown::PendingShutdown;
+use crate::migration::state::Migrations;
+use crate::persistence::settings::LastSettings;
+use crate::pubsub::hub::{Delivery, Hub};
+use crate::registry::{Entry, Registry};
+use crate::replication::offset;
+use crate::replication::state::Replication;
+use crate::replication::state::random_id;
+use crate::scripting::cache::ScriptCache;
+use crate::scripting::libraries::Libraries;
+use crate::shutdown::pending::PendingShutdown;
+use crate::slots::Slots;
 use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::stats::{ServerStats, ThreadStats};
-use crate::tracking::{Notice, Tracking};
-use martlet_persistence::NUMBERS_PER_THREAD;
+use crate::tracking::table::{Notice, Tracking};
+use crate::waits::WaitEnd;
+use martlet_persistence::{NUMBERS_PER_THREAD, Persistence};
+use martlet_protocol::request::Args;
 
 /// A message from one thread to another.
-pub enum Mail {
+pub enum Mail<W> {
     /// Take over this accepted socket.
     Adopt {
         /// The socket.
@@ -94,16 +99,15 @@ pub enum Mail {
     /// CLIENT PAUSE has ended, or the listeners have changed: look again.
     Recheck,
     /// Run this on the thread's worker (configuration changes that concern sockets).
-    Run(Box<dyn FnOnce(&mut crate::worker::Worker) + Send>),
+    Run(Box<dyn FnOnce(&mut W) + Send>),
 }
 
 /// A thread makes publishers wait while the messages in its mailbox cost it more than this to deliver: about
 /// as much time as a slice has.
 const FLOOD_BYTES: usize = 2 * 1024 * 1024;
 
-#[derive(Default)]
-struct Mailbox {
-    mails: Mutex<Vec<Mail>>,
+struct Mailbox<W> {
+    mails: Mutex<Vec<Mail<W>>>,
     /// There is mail: the owner checks this before it takes more input.
     waits: AtomicBool,
     /// Cost of delivering its unread messages; see [`Delivery::cost_bytes`].
@@ -113,6 +117,19 @@ struct Mailbox {
     waits_for_copies: AtomicBool,
     /// It wants to be woken when there is more for replicas.
     waits_for_stream: AtomicBool,
+}
+
+impl<W> Default for Mailbox<W> {
+    fn default() -> Mailbox<W> {
+        Mailbox {
+            mails: Mutex::default(),
+            waits: AtomicBool::default(),
+            undelivered_bytes: AtomicUsize::default(),
+            waker: OnceLock::new(),
+            waits_for_copies: AtomicBool::default(),
+            waits_for_stream: AtomicBool::default(),
+        }
+    }
 }
 
 /// CLIENT PAUSE.
@@ -159,7 +176,7 @@ impl Pause {
 }
 
 /// See the [module docs](self). One per process, never freed.
-pub struct Shared {
+pub struct Shared<W> {
     /// The keyspace.
     pub engine: &'static Engine,
     /// The command table.
@@ -218,6 +235,8 @@ pub struct Shared {
     pub started_ms: i64,
     /// Primaries and replicas.
     pub replication: Replication,
+    /// What subsystems keep whose types are above this.
+    pub slots: Slots,
     /// See [`Shared::cluster`].
     pub(crate) cluster: OnceLock<ClusterNode>,
     /// Bytes in use when the server was ready.
@@ -239,15 +258,10 @@ pub struct Shared {
     /// The data set on disk.
     pub persistence: Persistence,
     pub(crate) last_settings: LastSettings,
-    mailboxes: Box<[CachePadded<Mailbox>]>,
+    mailboxes: Box<[CachePadded<Mailbox<W>>]>,
 }
 
-/// 40 random hexadecimal digits.
-pub fn random_id(random: &mut martlet_base::random::Random) -> String {
-    (0..40).map(|_| char::from(b"0123456789abcdef"[random.below(16) as usize])).collect()
-}
-
-impl Shared {
+impl<W> Shared<W> {
     /// The shared state of `threads` I/O threads.
     ///
     /// # Errors
@@ -257,7 +271,7 @@ impl Shared {
         registry: &'static Registry,
         threads: usize,
         config_file: Option<std::path::PathBuf>,
-    ) -> std::io::Result<Shared> {
+    ) -> std::io::Result<Shared<W>> {
         let clock = Clock::real();
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD)?));
         let mut random = martlet_base::random::Random::from_entropy();
@@ -292,6 +306,7 @@ impl Shared {
             slow_path_reasons: SlowPathReasons::default(),
             run_id,
             replication,
+            slots: Slots::default(),
             cluster: OnceLock::new(),
             memory_at_start: AtomicU64::new(0),
             started_ms: clock.unix_ms(),
@@ -321,7 +336,7 @@ impl Shared {
     }
 
     /// Sends to a thread and wakes it.
-    pub fn send(&self, thread: usize, mail: Mail) {
+    pub fn send(&self, thread: usize, mail: Mail<W>) {
         self.leave(thread, mail);
         if let Some(waker) = self.mailboxes[thread].waker.get() {
             waker.wake();
@@ -329,7 +344,7 @@ impl Shared {
     }
 
     /// Sends to a thread without waking it: the thread itself does, which reads its mail before it sleeps.
-    pub fn leave(&self, thread: usize, mail: Mail) {
+    pub fn leave(&self, thread: usize, mail: Mail<W>) {
         let mailbox = &self.mailboxes[thread];
         if let Mail::Message(delivery) = &mail {
             mailbox.undelivered_bytes.fetch_add(delivery.cost_bytes(), Ordering::Relaxed);
@@ -400,22 +415,36 @@ impl Shared {
         journal.stream_end().offset
     }
 
+    /// This node, if the server is one of a cluster.
+    #[inline]
+    pub fn cluster(&self) -> Option<&ClusterNode> {
+        self.cluster.get()
+    }
+
+    /// Whether this server copies another one.
+    pub fn is_replica(&self) -> bool {
+        self.replication.replica.has_primary()
+    }
+
+    /// Whether the link to the primary is up, if there is one.
+    pub fn is_linked(&self) -> bool {
+        self.replication.replica.is_linked()
+    }
+
+    /// The data set's offset in the primary's stream; 0 if it does not belong to that stream.
+    pub fn replica_offset(&self) -> u64 {
+        if self.replication.history().has_place() { self.applied_offset() } else { 0 }
+    }
+
+    /// How far the primary's stream has been applied.
+    pub fn applied_offset(&self) -> u64 {
+        self.engine.journal.stream_end().offset
+    }
+
     /// The replication offset behind the records up to `position`, or a little more; `None` as long as the
     /// append-only file's disk is so far behind that it is unknown.
     pub fn offset_of(&self, position: Position) -> Option<u64> {
-        let journal = &self.engine.journal;
-        journal.pump(position);
-        journal.place_of(position).map(|place| place.offset)
-    }
-
-    /// Ends the connection of a client that is marked as killed: from here on it is in no list and is not
-    /// served; its thread closes the connection.
-    pub fn disconnect(&self, client: &ClientInfo) {
-        self.clients.remove(client.id);
-        if let Some(waiter) = lock(&client.waiter).clone() {
-            waiter.cancel();
-        }
-        self.send(client.thread, Mail::Kill { token: client.token, client: client.id });
+        offset::offset_of(&self.engine.journal, position)
     }
 
     /// Wakes all threads.
@@ -428,7 +457,7 @@ impl Shared {
     }
 
     /// Takes the messages sent to a thread.
-    pub fn receive(&self, thread: usize) -> Vec<Mail> {
+    pub fn receive(&self, thread: usize) -> Vec<Mail<W>> {
         let mailbox = &self.mailboxes[thread];
         let mut mails = lock(&mailbox.mails);
         mailbox.waits.store(false, Ordering::Relaxed);
@@ -541,6 +570,23 @@ impl Shared {
         }
     }
 
+    /// Whether a request that may change its keys has to wait because one of them is under way to another
+    /// server. If so, the thread is noted for a wake-up.
+    pub fn is_migrating(&self, thread: usize, db: usize, entry: &Entry, args: &Args<'_>) -> bool {
+        let marks = &self.migrations.marks;
+        let mut indexes = Vec::new();
+        marks.is_any()
+            && entry.spec.data_keys(args, &mut indexes)
+            && marks.is_any_of(thread, db, indexes.into_iter().map(|index| args.at(index)))
+    }
+
+    /// The keys of a MIGRATE are not under way any more.
+    pub fn clear_marks<'k>(&self, db: usize, keys: impl Iterator<Item = &'k [u8]>) {
+        for thread in self.migrations.marks.clear(db, keys) {
+            self.send(thread, Mail::Recheck);
+        }
+    }
+
     /// Whether commands have to wait at `now_ms`: all (`true`), or those that write. CLIENT PAUSE, a
     /// failover or a shutdown lasts, or the disk is behind.
     pub fn postpones(&self, now_ms: i64) -> Option<bool> {
@@ -556,6 +602,16 @@ impl Shared {
 fn end_listening(socket: &OwnedFd) {
     // It may have been closed since.
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+impl<W> Disconnects for Shared<W> {
+    fn disconnect(&self, client: &ClientInfo) {
+        self.clients.remove(client.id);
+        if let Some(waiter) = lock(&client.waiter).clone() {
+            waiter.cancel();
+        }
+        self.send(client.thread, Mail::Kill { token: client.token, client: client.id });
+    }
 }
 
 #[cfg(test)]

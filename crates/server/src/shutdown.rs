@@ -1,21 +1,22 @@
 //! The end of the server, by SHUTDOWN or by a signal: replicas get missing records, the data is saved on
 //! request, and nothing runs after that.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+pub mod pending;
 
-use martlet_base::sync::lock;
-use martlet_engine::{Outside, Waiter};
+use std::sync::atomic::Ordering;
+
+use martlet_engine::Outside;
 use martlet_journal::REPLICAS;
 
-use crate::blocking::WaitEnd;
 use crate::config::{Config, ShutdownFlags};
-use crate::persistence::aof::Phase;
 use crate::process::{ShutdownSignal, exit_at_once};
-use crate::replication::failover::GETACK;
-use crate::shared::{Mail, Shared};
-use crate::worker::Worker;
+use crate::replication::failover_state::GETACK;
+use crate::runtime::Worker;
+use crate::runtime::{Mail, Shared};
+use crate::waits::WaitEnd;
+use martlet_persistence::aof::Phase;
 use martlet_persistence::save::SaveFailed;
+use pending::Asked;
 
 /// Ends the server on a signal, as the configuration says; at once, without saving, on SIGINT while it is
 /// ending because of another signal.
@@ -47,47 +48,6 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
     shared.send(0, Mail::Run(Box::new(end)));
 }
 
-/// The answer to SHUTDOWN when the server continues.
-pub const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
-
-/// A shutdown that waits for replicas to have all writes; writes wait in that time.
-#[derive(Default)]
-pub struct PendingShutdown {
-    /// Its deadline, Unix milliseconds; 0 for none.
-    until_ms: AtomicI64,
-    asked: Mutex<Asked>,
-}
-
-/// The request, and its client.
-#[derive(Default)]
-struct Asked {
-    flags: ShutdownFlags,
-    waiters: Vec<Arc<Waiter>>,
-}
-
-impl PendingShutdown {
-    /// Whether there is one.
-    pub fn is_on(&self) -> bool {
-        self.until_ms.load(Ordering::Acquire) != 0
-    }
-
-    /// Until when it waits at most, Unix milliseconds.
-    pub fn until_ms(&self) -> Option<i64> {
-        Some(self.until_ms.load(Ordering::Acquire)).filter(|until_ms| *until_ms != 0)
-    }
-
-    /// One more client waits for it.
-    pub fn add(&self, waiter: Arc<Waiter>) {
-        lock(&self.asked).waiters.push(waiter);
-    }
-
-    /// Ends the wait; returns the request, if there was one.
-    fn take(&self) -> Option<Asked> {
-        let mut asked = lock(&self.asked);
-        (self.until_ms.swap(0, Ordering::AcqRel) != 0).then(|| std::mem::take(&mut *asked))
-    }
-}
-
 /// Whether the data is to be saved.
 fn saves(config: &Config, flags: ShutdownFlags) -> bool {
     flags.save || (!flags.nosave && !config.save.0.is_empty())
@@ -114,8 +74,7 @@ impl Worker {
         }
         tracing::info!("User requested shutdown, waiting for replicas before shutting down.");
         shared.hold_writes();
-        lock(&shared.pending_shutdown.asked).flags = flags;
-        shared.pending_shutdown.until_ms.store(self.now_ms + timeout_ms, Ordering::Release);
+        shared.pending_shutdown.begin(flags, self.now_ms + timeout_ms);
         shared.engine.journal.append(REPLICAS, GETACK);
         Ok(true)
     }
@@ -169,7 +128,7 @@ impl Worker {
     pub(crate) fn end_with(&mut self, flags: ShutdownFlags) {
         if self.begin_shut_down(flags).is_err() {
             self.note_failed_shutdown();
-            let asked = std::mem::take(&mut *lock(&self.shared.pending_shutdown.asked));
+            let asked = self.shared.pending_shutdown.take_asked();
             self.tell_waiters(asked);
         }
         self.shared.scripts.is_ending.store(false, Ordering::Relaxed);
@@ -271,7 +230,7 @@ mod tests {
 
     use super::*;
     use crate::config::ConfigStore;
-    use crate::persistence::settings;
+    use crate::persistence::settings::settings;
 
     fn set(keys: &mut Keys, value: &[u8]) {
         keys.set_str(&Key::new(b"key"), value, ExpiryChange::Clear);
@@ -285,7 +244,7 @@ mod tests {
         let shared = Shared::new(ConfigStore::new(config.clone()), registry, 2, None).unwrap();
         let shared: &'static Shared = Box::leak(Box::new(shared));
         shared.storage().start_threads().unwrap();
-        let mut worker = Worker::new(shared, 0);
+        let mut worker = Worker::new(shared, 0, &crate::wiring::HOOKS);
         worker.alone(|worker| set(&mut worker.keys, b"before the cut"));
         worker.leave();
         let (closed, is_closed) = std::sync::mpsc::channel();
@@ -293,7 +252,7 @@ mod tests {
         let at_rest = turns();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let mut other = Worker::new(shared, 1);
+                let mut other = Worker::new(shared, 1, &crate::wiring::HOOKS);
                 shared.engine.gate.closed(|alone| {
                     closed.send(()).unwrap();
                     // Until the first worker has looked and waits for the gate.

@@ -4,12 +4,13 @@
 //! held and nobody pays for it elsewhere. The notices travel as mail, which a thread reads before it takes in
 //! more input.
 
+pub mod table;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use hashbrown::HashMap;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::lock;
 use martlet_command::{Acl, Flags};
@@ -22,91 +23,13 @@ use martlet_protocol::request::Args;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::Connection;
 use crate::registry::Entry;
-use crate::shared::Mail;
+use crate::runtime::Mail;
+use crate::runtime::Worker;
 use crate::slow_path::SessionFlags;
-use crate::worker::Worker;
+use table::{Notice, Options, Tracker, TrackingState};
 
 /// The channel that a redirection to a RESP2 subscriber uses.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
-
-/// CLIENT TRACKING's options.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Told of all keys with its prefixes, whether it has read them or not.
-    pub bcast: bool,
-    /// Reads count only after CLIENT CACHING YES.
-    pub optin: bool,
-    /// Reads count unless after CLIENT CACHING NO.
-    pub optout: bool,
-    /// Not told of its own changes.
-    pub noloop: bool,
-    /// The client that is told in its place.
-    pub redirect: Option<u64>,
-}
-
-/// A client that tracks keys.
-pub struct Tracker {
-    info: Arc<ClientInfo>,
-    /// Its options.
-    pub options: Options,
-}
-
-/// A client's own state of tracking.
-pub struct TrackingState {
-    /// As others see it.
-    pub tracker: Arc<Tracker>,
-    /// Prefixes under BCAST, sorted.
-    pub prefixes: Vec<Vec<u8>>,
-    /// CLIENT CACHING was called for the next command.
-    pub caching: bool,
-}
-
-/// A notice for one client.
-#[derive(Clone, Debug)]
-pub enum Notice {
-    /// These keys have changed: an array, or a null for all keys, as RESP has it.
-    Invalidate(Arc<Vec<u8>>),
-    /// As above, in the place of another client.
-    Redirected(Arc<Vec<u8>>),
-    /// The client that was to be told in its place is gone.
-    RedirectionBroken(u64),
-}
-
-/// All clients that track.
-#[derive(Default)]
-pub struct Tracking {
-    trackers: RwLock<HashMap<u64, Arc<Tracker>>>,
-    /// Prefixes, with the ids of the clients that asked for them.
-    prefixes: Mutex<BTreeMap<Vec<u8>, Vec<u64>>>,
-    /// Clients that track.
-    pub count: AtomicUsize,
-    /// The shards tell of every change.
-    is_broadcast: AtomicBool,
-}
-
-impl Tracking {
-    fn trackers(&self) -> RwLockReadGuard<'_, HashMap<u64, Arc<Tracker>>> {
-        self.trackers.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get(&self, id: u64) -> Option<Arc<Tracker>> {
-        self.trackers().get(&id).cloned()
-    }
-
-    fn set(&self, id: u64, tracker: Option<Arc<Tracker>>) {
-        let mut trackers = self.trackers.write().unwrap_or_else(PoisonError::into_inner);
-        match tracker {
-            Some(tracker) => trackers.insert(id, tracker),
-            None => trackers.remove(&id),
-        };
-        self.count.store(trackers.len(), Ordering::Relaxed);
-    }
-
-    /// Number of prefixes that are broadcast.
-    pub fn prefix_count(&self) -> usize {
-        lock(&self.prefixes).len()
-    }
-}
 
 impl Worker {
     /// Makes a client track, or changes how. With BCAST everything is held.

@@ -12,7 +12,7 @@ use martlet_base::sync::lock;
 
 use crate::config::Config;
 use crate::process::alarm;
-use crate::shared::Shared;
+use crate::runtime::Shared;
 use crate::stats::ThreadStats;
 
 /// How often it looks in a period: so much later than after the period a thread is met at most.

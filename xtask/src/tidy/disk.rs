@@ -15,7 +15,7 @@ const TOKENS: &[(&str, &[&str])] = &[
             "persistence/src/start.rs",
             "server/src/outgoing.rs",
             "server/src/replication/cron.rs",
-            "server/src/replication/replica/link.rs",
+            "server/src/replication/replica/full_sync.rs",
             "server/src/server.rs",
             "server/src/shutdown.rs",
         ],
@@ -24,7 +24,7 @@ const TOKENS: &[(&str, &[&str])] = &[
     // SAVE, SHUTDOWN, DEBUG RELOAD and LOADAOF.
     (
         ".standstill()",
-        &["server/src/commands/persistence.rs", "server/src/persistence.rs", "server/src/shutdown.rs"],
+        &["server/src/commands/persistence.rs", "server/src/runtime/saving.rs", "server/src/shutdown.rs"],
     ),
 ];
 

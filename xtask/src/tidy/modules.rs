@@ -1,13 +1,17 @@
 //! Rules on the files of one crate: their uses of each other form no circle.
 //!
 //! A file uses the files that its paths name (`crate::…`, `super::…`) and those it declares by `mod`. Uses of
-//! an enclosing module do not count: a folder's files share the parent's declarations.
+//! an enclosing module do not count: a folder's files share the parent's declarations. But a name that the
+//! enclosing module, or the crate's root, has only imported stands for the file that it comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Crates in which some files still do. A crate whose last circle is gone leaves the list.
-const CIRCULAR: &[&str] = &["server"];
+const CIRCULAR: &[&str] = &[];
+
+/// Re-exports of re-exports that are followed.
+const IMPORTS_MAX: usize = 8;
 
 /// Which file, by its module path, uses which others.
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -45,10 +49,9 @@ fn collect(folder: &Path, parent: &str, texts: &mut BTreeMap<String, String>) ->
         let module = if parent.is_empty() { name.clone() } else { format!("{parent}::{name}") };
         if path.is_dir() {
             collect(&path, &module, texts)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && !(parent.is_empty() && ["lib", "main"].contains(&name.as_str()))
-        {
-            let module = if name == "mod" { parent.to_owned() } else { module };
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let is_root = parent.is_empty() && ["lib", "main"].contains(&name.as_str());
+            let module = if name == "mod" || is_root { parent.to_owned() } else { module };
             let text = std::fs::read_to_string(&path)?;
             let product = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
             texts.insert(module, product.to_owned());
@@ -57,18 +60,100 @@ fn collect(folder: &Path, parent: &str, texts: &mut BTreeMap<String, String>) ->
     Ok(())
 }
 
+/// The crate's root, if it is among the texts, has the empty name; it is no file that counts.
 fn uses(texts: &BTreeMap<String, String>) -> Uses {
-    let file_of = |path: &[String]| {
-        (1..=path.len()).rev().map(|length| path[..length].join("::")).find(|name| texts.contains_key(name))
-    };
-    let encloses = |outer: &str, inner: &str| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-    };
-    let files = texts.iter().map(|(module, text)| {
-        let named = paths(text, module).into_iter().filter_map(|path| file_of(&path));
-        (module.clone(), named.filter(|used| !encloses(used, module)).collect())
+    let imports: BTreeMap<&str, Vec<(String, Vec<String>)>> =
+        texts.iter().map(|(module, text)| (module.as_str(), imports(text, module))).collect();
+    let files = texts.iter().filter(|(module, _)| !module.is_empty()).map(|(module, text)| {
+        let named = paths(text, module).into_iter().flat_map(|path| files_of(&path, module, texts, &imports));
+        (module.clone(), named.filter(|used| used != module).collect())
     });
     files.collect()
+}
+
+/// The files that a path stands for which `module` names: none for what an enclosing module has itself.
+fn files_of(
+    path: &[String],
+    module: &str,
+    texts: &BTreeMap<String, String>,
+    imports: &BTreeMap<&str, Vec<(String, Vec<String>)>>,
+) -> BTreeSet<String> {
+    let encloses = |outer: &str| {
+        outer.is_empty()
+            || module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let mut found = BTreeSet::new();
+    let mut open = vec![(path.to_vec(), 0)];
+    while let Some((path, depth)) = open.pop() {
+        let file = (0..=path.len()).rev().map(|length| (length, path[..length].join("::")));
+        let Some((length, file)) = file.into_iter().find(|(_, name)| texts.contains_key(name)) else {
+            continue;
+        };
+        if !encloses(&file) {
+            found.insert(file);
+            continue;
+        }
+        let Some(name) = path.get(length).filter(|_| depth < IMPORTS_MAX && file != module) else { continue };
+        let of_file = imports.get(file.as_str()).into_iter().flatten();
+        let meant = of_file.filter(|(known_as, _)| known_as == name || known_as == "*");
+        open.extend(meant.map(|(known_as, from)| {
+            let from = if known_as == "*" {
+                [from.as_slice(), std::slice::from_ref(name)].concat()
+            } else {
+                from.clone()
+            };
+            (from, depth + 1)
+        }));
+    }
+    found
+}
+
+/// What `use` brings into a module: each name, and the path from the crate's root that it stands for.
+fn imports(text: &str, module: &str) -> Vec<(String, Vec<String>)> {
+    let own: Vec<String> = module.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code: String = code.flat_map(|line| [line, "\n"]).collect();
+    let declared: BTreeSet<String> = declared(&code).map(str::to_owned).collect();
+    let mut found = Vec::new();
+    for start in ["use ", "pub use ", "pub(crate) use ", "pub(super) use "] {
+        for (at, _) in code.match_indices(start).filter(|(at, _)| *at == 0 || code[..*at].ends_with('\n')) {
+            let rest = &code[at + start.len()..];
+            let (prefix, rest) = match (rest.strip_prefix("crate::"), rest.strip_prefix("self::")) {
+                (Some(rest), _) => (Vec::new(), rest),
+                (_, Some(rest)) => (own.clone(), rest),
+                _ => match rest.strip_prefix("super::") {
+                    Some(rest) => (own[..own.len().saturating_sub(1)].to_vec(), rest),
+                    None => (own.clone(), rest),
+                },
+            };
+            let first = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+            // Another crate's otherwise.
+            if prefix != own || own.is_empty() || declared.contains(first) {
+                tree(rest, &prefix, &mut |path: Vec<String>, known_as: Option<&str>| {
+                    let last = path.last().map(String::as_str).unwrap_or_default();
+                    let (name, path) = match last {
+                        "" => ("*".to_owned(), path[..path.len() - 1].to_vec()),
+                        "self" => {
+                            let path = path[..path.len() - 1].to_vec();
+                            (path.last().cloned().unwrap_or_default(), path)
+                        }
+                        last => (last.to_owned(), path.clone()),
+                    };
+                    found.push((known_as.map_or(name, str::to_owned), path));
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The modules that a file declares.
+fn declared(code: &str) -> impl Iterator<Item = &str> {
+    let starts = ["pub mod ", "pub(crate) mod ", "pub(super) mod ", "mod "];
+    code.lines().filter_map(move |line| {
+        let line = line.trim_start();
+        starts.iter().find_map(|start| line.strip_prefix(start)).and_then(|rest| rest.strip_suffix(';'))
+    })
 }
 
 /// The paths from the crate's root that the text of `module` names, also in groups, and the modules that it
@@ -87,22 +172,21 @@ fn paths(text: &str, module: &str) -> Vec<Vec<String>> {
                 while let Some(higher) = rest.strip_prefix("super::") {
                     (_, rest) = (prefix.pop(), higher);
                 }
-                tree(rest, &prefix, &mut found);
+                tree(rest, &prefix, &mut |path, _| found.push(path));
             }
         }
     }
-    for line in code.lines() {
-        let line = line.trim_start();
-        let declared = ["pub mod ", "pub(crate) mod ", "pub(super) mod ", "mod "];
-        let name =
-            declared.iter().find_map(|start| line.strip_prefix(start)).and_then(|l| l.strip_suffix(';'));
-        found.extend(name.map(|name| [own.as_slice(), &[name.to_owned()]].concat()));
-    }
+    found.extend(declared(&code).map(|name| [own.as_slice(), &[name.to_owned()]].concat()));
     found
 }
 
-/// Adds the paths of one use tree, `a::b` or `{a::{b, c}, d}`, below `prefix`; returns the rest of the text.
-fn tree<'a>(text: &'a str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
+/// Hands out the paths of one use tree, `a::b` or `{a::{b, c as d}, e}`, below `prefix`, with the new names
+/// that they get; returns the rest of the text. A glob ends in an empty name.
+fn tree<'a>(
+    text: &'a str,
+    prefix: &[String],
+    found: &mut dyn FnMut(Vec<String>, Option<&'a str>),
+) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
         loop {
@@ -114,18 +198,24 @@ fn tree<'a>(text: &'a str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &
             }
         }
     }
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let end = text.find(|c: char| !is_name(c)).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     let path = [prefix, &[name.to_owned()]].concat();
     match rest.strip_prefix("::") {
         Some(deeper) => tree(deeper, &path, found),
-        None => {
-            found.push(path);
-            // A new name (`as b`) is not part of the path.
-            rest.trim_start().strip_prefix("as ").map_or(rest, |rest| {
-                rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == ' ')
-            })
-        }
+        None => match rest.trim_start().strip_prefix("as ") {
+            Some(rest) => {
+                let rest = rest.trim_start();
+                let end = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
+                found(path, Some(&rest[..end]));
+                &rest[end..]
+            }
+            None => {
+                found(path, None);
+                rest.strip_prefix('*').unwrap_or(rest)
+            }
+        },
     }
 }
 
@@ -181,6 +271,22 @@ mod tests {
         let mut round = straight;
         round.insert("limits".into(), "fn f() { crate::null::main() }".into());
         assert_eq!(circles(&uses(&round)), [["limits", "null", "tool::options"]]);
+    }
+
+    #[test]
+    fn a_name_that_an_enclosing_module_imports_is_the_file_it_comes_from() {
+        let through = |import: &str| {
+            texts(&[
+                ("", import),
+                ("a", "mod inner;\nuse crate::b::Thing;\npub use inner::*;"),
+                ("a::inner", "use super::Thing;\nuse crate::Shown;"),
+                ("b", "use crate::a::Own;"),
+                ("c", "fn f() { crate::a::inner::g() }"),
+            ])
+        };
+        assert_eq!(circles(&uses(&through("mod a;"))), [["a", "a::inner", "b"]]);
+        let shown = through("mod c;\npub use c::{Other, Deep as Shown};");
+        assert_eq!(circles(&uses(&shown)), [["a", "a::inner", "b", "c"]]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use martlet_keyspace::{ExpiryChange, Key};
 
 use super::*;
-use crate::load::{Loaded, Source as Bytes, StreamPlace, load};
+use crate::host::StreamPlace;
+use crate::load::{Loaded, Source as Bytes, load};
 use crate::testing;
 
 /// A server of this many threads, with its keys.

@@ -17,12 +17,13 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::inbound::Inbound;
 use super::link::Link;
-use super::{ClusterNode, settings};
+use super::node::ClusterNode;
+use super::settings;
 use crate::config::{ClusterConfigSaveBehavior, Config};
 use crate::outgoing::begin_bus;
-use crate::pubsub::Kind;
-use crate::shared::{Mail, Shared};
-use crate::worker::Worker;
+use crate::pubsub::hub::Kind;
+use crate::runtime::Worker;
+use crate::runtime::{Mail, Shared};
 
 /// Interval of the machine's ticks.
 const TICK_MS: i64 = 100;

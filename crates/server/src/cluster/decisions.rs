@@ -7,11 +7,12 @@ use martlet_base::sync::lock;
 use martlet_cluster::machine::{Action, SetSlot};
 use martlet_cluster::slots::{SLOTS, SlotSet};
 
-use super::{ClusterNode, Routes};
+use super::node::ClusterNode;
+use super::routes::Routes;
 use crate::config::Primary;
-use crate::pubsub::Kind;
-use crate::shared::Mail;
-use crate::worker::Worker;
+use crate::pubsub::hub::Kind;
+use crate::runtime::Mail;
+use crate::runtime::Worker;
 
 /// Decisions taken from the machine's queue at once.
 struct Taken {

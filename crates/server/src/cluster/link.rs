@@ -10,7 +10,7 @@ use martlet_cluster::packet::Frames;
 use martlet_tls::TlsSession;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::Waiting;
+use super::node::Waiting;
 
 /// So much is received of one connection before others get their turn.
 const TURN_BYTES: usize = 256 * 1024;

@@ -11,205 +11,35 @@
 //! gate.
 
 mod bus;
-pub(crate) mod check;
 mod decisions;
 mod inbound;
 mod link;
+pub mod node;
 pub mod routes;
 mod settings;
 pub(crate) mod slot_migration;
 pub(crate) mod usage;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use martlet_base::clock::Clock;
-use martlet_base::publish::{Follower, Published};
+use martlet_base::disk::error_text;
+use martlet_base::publish::Published;
 use martlet_base::random::Random;
 use martlet_cluster::conf;
-use martlet_cluster::machine::{Action, Cluster, LinkId, Time};
+use martlet_cluster::machine::{Cluster, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::config::{Config, Primary, ReplicaOf};
-use crate::shared::{Mail, Shared};
+use crate::runtime::{Mail, Shared, Worker};
 use crate::slow_path::SlowPathReason;
-use crate::worker::Worker;
-use martlet_base::disk::error_text;
-use martlet_base::sync::lock;
-
-pub use routes::Routes;
+use node::{ClusterNode, Machine, Saves};
+use routes::Routes;
+use slot_migration::state::Migrations;
 use usage::SlotUse;
-
-/// The machine, and the actions of its inputs.
-struct Machine {
-    cluster: Cluster,
-    /// For the thread `cluster`.
-    outside: Vec<Action>,
-    /// About the data set, for a worker that has it to itself.
-    decisions: Vec<Action>,
-    /// The machine's revision that [`Routes`] were last built of.
-    seen_revision: u64,
-    /// How often the file was to be written, and has been.
-    saves: Saves,
-}
-
-/// Called once the file has been written.
-type WhenSaved = Box<dyn FnOnce() + Send>;
-
-/// How far the writing of the file has come.
-#[derive(Default)]
-struct Saves {
-    wanted: u64,
-    done: u64,
-    /// Callbacks, each with the number of writes that it waits for.
-    waiting: Vec<(u64, WhenSaved)>,
-}
-
-/// How much waits to be sent on a connection of the bus, in bytes.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Waiting {
-    /// Unsent bytes.
-    pub used: usize,
-    /// Bytes allocated for them.
-    pub allocated: usize,
-}
-
-/// See the [module docs](self). One per server that is a node.
-pub struct ClusterNode {
-    machine: Mutex<Machine>,
-    routes: Published<Routes>,
-    clock: Clock,
-    /// A raw reading of the clock, from which the machine's time counts.
-    began: u64,
-    wakeup: OwnedFd,
-    /// The data set is there: decisions about it are carried out.
-    is_loaded: AtomicBool,
-    /// A manual failover has writes wait.
-    holds_writes: AtomicBool,
-    waiting: Mutex<HashMap<LinkId, Waiting>>,
-    /// The cost of the slots' commands.
-    pub usage: SlotUse,
-    /// Slots that leave or come all at once.
-    pub(crate) migrations: slot_migration::Migrations,
-    file: PathBuf,
-    /// Locked for as long as the process lives.
-    _lock: File,
-}
-
-/// The work that a node's inputs leave to others.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-struct Left {
-    outside: bool,
-    data: bool,
-}
-
-impl ClusterNode {
-    fn now(&self) -> Time {
-        let ns = self.clock.elapsed_ns(self.began, self.clock.raw());
-        Time { mono_ms: (ns / 1_000_000) as i64, unix_ms: self.clock.unix_ms() }
-    }
-
-    /// Gives the machine an input, and sorts its actions.
-    fn input<R>(&self, input: impl FnOnce(&mut Cluster, Time) -> R) -> (R, Left) {
-        let mut machine = lock(&self.machine);
-        let result = input(&mut machine.cluster, self.now());
-        for action in machine.cluster.take_actions() {
-            machine.saves.wanted += u64::from(matches!(action, Action::SaveConf { .. }));
-            match action {
-                Action::SaveConf { .. }
-                | Action::Connect { .. }
-                | Action::Send { .. }
-                | Action::Close(_)
-                | Action::Deliver(_)
-                | Action::Log(_) => machine.outside.push(action),
-                action => machine.decisions.push(action),
-            }
-        }
-        let has_other_routes = machine.seen_revision != machine.cluster.revision();
-        let left = Left {
-            outside: !machine.outside.is_empty(),
-            data: has_other_routes || !machine.decisions.is_empty(),
-        };
-        (result, left)
-    }
-
-    /// Gives the machine an input from a worker. [`Worker::follow_cluster`] does the work on the data set.
-    pub fn with<R>(&self, input: impl FnOnce(&mut Cluster, Time) -> R) -> R {
-        let (result, left) = self.input(input);
-        if left.outside {
-            self.wake();
-        }
-        result
-    }
-
-    /// Whether the file is still to be written.
-    pub fn must_save(&self) -> bool {
-        let saves = &lock(&self.machine).saves;
-        saves.done < saves.wanted
-    }
-
-    /// Calls `work` once the file has the machine's present knowledge.
-    pub fn when_saved(&self, work: WhenSaved) {
-        let mut machine = lock(&self.machine);
-        let saves = &mut machine.saves;
-        if saves.done < saves.wanted {
-            return saves.waiting.push((saves.wanted, work));
-        }
-        drop(machine);
-        work();
-    }
-
-    /// The file has been written this many times.
-    fn saved(&self, count: u64) {
-        let mut machine = lock(&self.machine);
-        let saves = &mut machine.saves;
-        saves.done = count;
-        let is_over = |waiting: &mut (u64, WhenSaved)| waiting.0 <= count;
-        let over: Vec<_> = saves.waiting.extract_if(.., is_over).collect();
-        drop(machine);
-        over.into_iter().for_each(|(_, work)| work());
-    }
-
-    /// Reads the machine's state.
-    pub fn read<R>(&self, look: impl FnOnce(&Cluster) -> R) -> R {
-        look(&lock(&self.machine).cluster)
-    }
-
-    /// Ends the sleep of the thread `cluster`.
-    fn wake(&self) {
-        // It fails only when as many wake it as a counter of 64 bits can tell.
-        let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
-    }
-
-    /// How much waits to be sent on each connection.
-    pub fn waiting(&self) -> HashMap<LinkId, Waiting> {
-        lock(&self.waiting).clone()
-    }
-
-    /// Takes up the newest routes.
-    #[inline]
-    pub fn refresh(&self, routes: &mut Follower<Routes>) {
-        routes.refresh(&self.routes);
-    }
-
-    /// A worker's view of the routes.
-    pub fn follow(&self) -> Follower<Routes> {
-        Follower::new(&self.routes)
-    }
-}
-
-impl Shared {
-    /// This node, if the server is one of a cluster.
-    #[inline]
-    pub fn cluster(&self) -> Option<&ClusterNode> {
-        self.cluster.get()
-    }
-}
 
 /// Has keys hashed with their slots, if the server is a node: before there is any key.
 pub fn choose_hash(config: &Config) {
@@ -256,7 +86,7 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
         .map_err(|error| format!("No event for the cluster bus: {error}"))?;
     let is_primary = cluster.myself().is_primary();
     let node = ClusterNode {
-        migrations: slot_migration::Migrations::new(config, is_primary),
+        migrations: Migrations::new(config, is_primary),
         routes: Published::new(Routes::new(&cluster)),
         machine: Mutex::new(Machine {
             cluster,

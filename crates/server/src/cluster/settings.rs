@@ -4,7 +4,7 @@ use martlet_cluster::machine::Settings;
 use martlet_cluster::node::Announced;
 
 use crate::config::Config;
-use crate::shared::Shared;
+use crate::runtime::Shared;
 
 /// Between the port for clients and that of the bus, unless `cluster-port` says another.
 const BUS_PORT_DISTANCE: u32 = 10_000;
@@ -91,7 +91,7 @@ pub fn install(shared: &'static Shared) {
     let change = move |_: &Config, new: &Config| {
         if let Some(node) = shared.cluster() {
             node.with(|cluster, now| cluster.set_settings(now, of(new)));
-            node.migrate(|machine, _| machine.set_limits(super::slot_migration::limits(new)));
+            node.migrate(|machine, _| machine.set_limits(super::slot_migration::state::limits(new)));
         }
         Ok(())
     };

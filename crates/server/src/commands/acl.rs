@@ -1,6 +1,8 @@
 //! ACL: users and their rules, and the log of refusals.
 
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use martlet_acl::{DEFAULT_USER, LogEntry, User, is_valid_name, replies};
 use martlet_base::sync::lock;
@@ -8,7 +10,10 @@ use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::access::{self, revoke, rules};
+use crate::access::{self, UsersChange, rules};
+use crate::connection::Connection;
+use crate::pubsub::hub::Kind;
+use crate::runtime::Worker;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&ACL];
@@ -202,7 +207,7 @@ fn dryrun(call: &mut Call<'_>) -> Outcome {
     let user = users.get(name).ok_or_else(|| Error::quoting("ERR User '", name, "' not found"))?;
     let args = call.args.from(3);
     let entry = call.worker.shared.registry.resolve(&args);
-    let entry = entry.filter(|entry| crate::checks::names_command(entry, &args));
+    let entry = entry.filter(|entry| crate::registry::names_command(entry, &args));
     let entry = entry.ok_or_else(|| Error::quoting("ERR Command '", args.at(0), "' not found"))?;
     if !entry.spec.takes(args.len()) {
         return Err(Error::Arity(entry.spec.full_name));
@@ -270,4 +275,39 @@ static HELP: ServerCommand = command("acl|help", 2, help as ServerHandler)
 fn help(call: &mut Call<'_>) -> Outcome {
     super::write_help(call, "ACL");
     Ok(())
+}
+
+/// Closes the connections that a change of users concerns: those of users that are gone, and subscribers of
+/// channels that their user may not use any more.
+fn revoke(worker: &mut Worker, connection: &mut Connection, change: &UsersChange) {
+    let UsersChange { before, after } = change;
+    let shared = worker.shared;
+    shared.access.refresh(&mut worker.users);
+    worker.follow_user(connection);
+    // Users that have lost a channel.
+    let has_lost = |user: &Arc<User>| {
+        after.get(&user.name).is_some_and(|now| !Arc::ptr_eq(now, user) && !now.keeps_channels_of(user))
+    };
+    let losers: Vec<&Arc<User>> = before.iter().filter(|user| has_lost(user)).collect();
+    let mut refused = std::collections::HashSet::new();
+    if !losers.is_empty() && shared.hub.clients.load(Ordering::Acquire) > 0 {
+        shared.hub.for_each_subscription(|kind, channel, client| {
+            let Some(info) = shared.clients.get(client) else { return };
+            let name = lock(&info.details).user.clone();
+            let user = losers.iter().find(|user| user.name == name).and_then(|_| after.get(&name));
+            if user.is_some_and(|user| !user.allows_channel(channel, kind == Kind::Pattern)) {
+                refused.insert(client);
+            }
+        });
+    }
+    let has_gone = before.iter().any(|user| after.get(&user.name).is_none());
+    if !has_gone && refused.is_empty() {
+        return;
+    }
+    for client in shared.clients.all() {
+        let is_of_nobody = after.get(&lock(&client.details).user).is_none();
+        if is_of_nobody || refused.contains(&client.id) {
+            super::close_client(worker, connection, &client);
+        }
+    }
 }

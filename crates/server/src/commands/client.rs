@@ -1,7 +1,6 @@
 //! CLIENT: connected clients, and a client's requests about itself and others.
 
 mod filter;
-mod list;
 mod tracking;
 
 use std::sync::atomic::Ordering;
@@ -12,15 +11,14 @@ use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container
 use martlet_spec::handshake::{INVALID_NAME, is_valid_name};
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::blocking::WaitEnd;
+use crate::clients::Disconnects as _;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::Connection;
 use crate::connection::ReplyMode;
-use crate::shared::Mail;
+use crate::runtime::Mail;
+use crate::runtime::Worker;
 use crate::slow_path::SessionFlags;
-use crate::worker::Worker;
-
-pub use list::line as client_line;
+use crate::waits::WaitEnd;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&CLIENT];
@@ -148,7 +146,7 @@ static INFO: ServerCommand = command("client|info", 2, info as ServerHandler)
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
-    let mut line = list::line(call.worker, &call.connection.info);
+    let mut line = client_line(call.worker, &call.connection.info);
     line.push(b'\n');
     call.reply.verbatim("txt", &line);
     Ok(())
@@ -187,7 +185,7 @@ fn client_list(call: &mut Call<'_>) -> Outcome {
     let clients = filter::listed(call)?;
     let mut text = Vec::new();
     for client in clients {
-        text.extend(list::line(call.worker, &client));
+        text.extend(client_line(call.worker, &client));
         text.push(b'\n');
     }
     call.reply.verbatim("txt", &text);
@@ -225,6 +223,12 @@ fn kill(call: &mut Call<'_>) -> Outcome {
         return Err(Error::Fixed("ERR No such client"));
     }
     Ok(())
+}
+
+/// The client's line of CLIENT LIST, without a line break.
+pub fn client_line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
+    let shared = worker.shared;
+    crate::clients::line::line(&shared.clock, shared.registry, client)
 }
 
 /// Closes a client's connection; whether that was not under way already.

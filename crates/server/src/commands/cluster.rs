@@ -14,9 +14,9 @@ use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::clients::flag;
-use crate::cluster::ClusterNode;
+use crate::cluster::node::ClusterNode;
+use crate::runtime::Worker;
 use crate::slow_path::SessionFlags;
-use crate::worker::Worker;
 
 pub(super) use debug::{
     CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER, SLOTMIGRATION,

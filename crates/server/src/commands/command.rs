@@ -34,7 +34,7 @@ fn sorted(registry: &Registry) -> Vec<(&[u8], &Entry)> {
 
 fn all(call: &mut Call<'_>) -> Outcome {
     if call.argc() > 1 {
-        return Err(crate::checks::unknown_subcommand(call.entry, &call.args));
+        return Err(crate::runtime::checks::unknown_subcommand(call.entry, &call.args));
     }
     let registry = call.worker.shared.registry;
     let commands = sorted(registry);

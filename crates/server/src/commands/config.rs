@@ -9,7 +9,7 @@ use martlet_protocol::request::Args;
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::{Extent, Setter, UserLines};
 use crate::connection::Connection;
-use crate::worker::Worker;
+use crate::runtime::Worker;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];

@@ -14,8 +14,8 @@ use super::{Call, ServerCommand, ServerHandler};
 use crate::clients::flag;
 use crate::config::REDIS_VERSION;
 use crate::connection::ReplyMode;
+use crate::runtime::transaction::end_transaction;
 use crate::slow_path::SessionFlags;
-use crate::transaction::end_transaction;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&PING, &ECHO, &SELECT, &AUTH, &HELLO, &QUIT, &RESET];

@@ -15,6 +15,7 @@ use martlet_keyspace::{ExpiryChange, Key};
 use super::cluster::{
     CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER, SLOTMIGRATION,
 };
+use super::debug_flags::FLAGS;
 use super::debug_memory::{DICT_RESIZING, HTSTATS_KEY, LEAK, SDSLEN, STRUCTSIZE};
 use super::digest::{DIGEST, DIGEST_VALUE};
 use super::persistence::{LOADAOF, RELOAD};
@@ -23,9 +24,6 @@ use crate::config::memory;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
-
-pub(super) const FLAGS: Flags =
-    Flags::DEBUG.with(Flags::ADMIN).with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 static DEBUG: ServerCommand = container(
     "debug",

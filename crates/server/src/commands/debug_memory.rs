@@ -4,7 +4,7 @@
 use martlet_command::{Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_keyspace::{Entry, Key, Value};
 
-use super::debug::FLAGS;
+use super::debug_flags::FLAGS;
 use super::{Call, ServerCommand, ServerHandler};
 
 /// The key that is looked at.

@@ -6,7 +6,7 @@ use martlet_command::{Flags, Outcome, command};
 use martlet_keyspace::Key;
 use martlet_values::Digest;
 
-use super::debug::FLAGS;
+use super::debug_flags::FLAGS;
 use super::{Call, ServerCommand, ServerHandler};
 
 pub(super) static DIGEST: ServerCommand =

@@ -9,7 +9,9 @@ use martlet_values::payload;
 
 use super::scripting::{KEYS, KEYS_RO, RUNS, kill_running};
 use super::{Call, ServerCommand, ServerHandler};
-use crate::scripting::{Library, busy, fcall as run_function};
+use crate::scripting::facts::busy;
+use crate::scripting::functions::fcall as run_function;
+use crate::scripting::libraries::Library;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&FCALL, &FCALL_RO, &FUNCTION];
@@ -112,7 +114,7 @@ fn change(call: &mut Call<'_>) -> Outcome {
     }
     let (worker, args) = (&mut *call.worker, call.args);
     let libraries = &worker.shared.libraries;
-    let loaded = match crate::checks::is_from_primary(call.connection) {
+    let loaded = match crate::runtime::checks::is_from_primary(call.connection) {
         true => libraries.change_again(change, &args)?,
         false => libraries.change(change, &args)?,
     };

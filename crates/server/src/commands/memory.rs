@@ -10,7 +10,7 @@ use martlet_protocol::reply::Reply;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::process::resident_bytes;
-use crate::worker::Worker;
+use crate::runtime::Worker;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&MEMORY];

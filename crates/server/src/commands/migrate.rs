@@ -7,7 +7,8 @@ use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::migration::{Destination, Request};
+use crate::migration::Request;
+use crate::migration::exchange::Destination;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&MIGRATE];
@@ -139,8 +140,8 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, ConfigStore};
-    use crate::shared::Shared;
-    use crate::worker::Worker;
+    use crate::runtime::Shared;
+    use crate::runtime::Worker;
 
     /// Syntax, handler and key finder are three forms of one grammar.
     #[test]
@@ -150,7 +151,7 @@ mod tests {
         let mut random = Random::seeded(seed);
         let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 1, None).unwrap();
-        let mut worker = Worker::new(Box::leak(Box::new(shared)), 0);
+        let mut worker = Worker::new(Box::leak(Box::new(shared)), 0, &crate::wiring::HOOKS);
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let client = worker.adopt_for_test(ours.into());
         let spec = &MIGRATE.spec;

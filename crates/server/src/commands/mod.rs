@@ -8,6 +8,7 @@ mod commandlog;
 mod config;
 mod connection;
 mod debug;
+mod debug_flags;
 mod debug_memory;
 mod digest;
 mod function;
@@ -26,56 +27,11 @@ mod scripting;
 mod server;
 
 pub use client::{client_line, close_client};
-pub use pubsub::answers_with_messages;
 
-use martlet_command::{Command, Cursor, Outcome};
-use martlet_protocol::reply::Reply;
-use martlet_protocol::request::Args;
+use martlet_command::Outcome;
 
-use crate::connection::Connection;
-use crate::registry::{Entry, Registry};
-use crate::worker::Worker;
-
-/// The context of a server command's handler. The keys in its spec are locked.
-pub struct Call<'a> {
-    /// The thread's worker.
-    pub worker: &'a mut Worker,
-    /// The client's connection.
-    pub connection: &'a mut Connection,
-    /// Where the answer goes.
-    pub reply: &'a mut Reply,
-    /// The request; argument 0 is the command's name.
-    pub args: Args<'a>,
-    /// The command.
-    pub entry: &'static Entry,
-    /// Inside MULTI or a script.
-    pub deny_blocking: bool,
-}
-
-impl<'a> Call<'a> {
-    /// The argument at `index`; empty if absent.
-    pub fn arg(&self, index: usize) -> &'a [u8] {
-        self.args.at(index)
-    }
-
-    /// Number of arguments, the command's name included.
-    pub fn argc(&self) -> usize {
-        self.args.len()
-    }
-
-    /// A cursor at the argument at `index`.
-    pub fn rest(&self, index: usize) -> Cursor<'a> {
-        Cursor::new(self.args, index)
-    }
-
-    /// The argument at `index` as an integer.
-    ///
-    /// # Errors
-    /// Redis' text.
-    pub fn int(&self, index: usize) -> Result<i64, martlet_command::Error> {
-        martlet_base::number::parse_i64(self.arg(index)).ok_or(martlet_command::Error::NotInteger)
-    }
-}
+use crate::registry::Registry;
+use crate::runtime::call::{Call, ServerCommand, ServerHandler};
 
 /// Answers a container's HELP subcommand from the table: a line for each subcommand and one for its
 /// description.
@@ -93,12 +49,6 @@ pub fn write_help(call: &mut Call<'_>, container: &str) {
         call.reply.simple(line);
     }
 }
-
-/// What runs a server command.
-pub type ServerHandler = fn(&mut Call<'_>) -> Outcome;
-
-/// An entry of the table for a server command.
-pub type ServerCommand = Command<ServerHandler>;
 
 /// The merged table; see [`Registry::new`].
 ///
@@ -171,5 +121,5 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     replicaof::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
-    crate::transaction::COMMANDS,
+    crate::runtime::transaction::COMMANDS,
 ];

@@ -4,9 +4,9 @@ use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command};
 use martlet_engine::Keys;
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::persistence::aof;
-use crate::persistence::load::{self, LoadError, Source};
-use crate::persistence::settings;
+use crate::persistence::settings::settings;
+use martlet_persistence::aof;
+use martlet_persistence::load::{self, LoadError, Source};
 use martlet_persistence::save::SaveFailed;
 
 /// The family.
@@ -110,7 +110,7 @@ const LOADING: Error = Error::Fixed("LOADING Redis is loading the dataset in mem
 
 /// A subcommand of DEBUG.
 pub(super) static LOADAOF: ServerCommand = command("debug|loadaof", 2, loadaof as ServerHandler)
-    .flags(super::debug::FLAGS.with(Flags::EXCLUSIVE))
+    .flags(super::debug_flags::FLAGS.with(Flags::EXCLUSIVE))
     .doc(
         Group::Server,
         "2.6.0",
@@ -162,7 +162,7 @@ fn lastsave(call: &mut Call<'_>) -> Outcome {
 
 /// A subcommand of DEBUG.
 pub(super) static RELOAD: ServerCommand = command("debug|reload", -2, reload as ServerHandler)
-    .flags(super::debug::FLAGS.with(Flags::EXCLUSIVE))
+    .flags(super::debug_flags::FLAGS.with(Flags::EXCLUSIVE))
     .doc(
         Group::Server,
         "2.6.0",

@@ -6,8 +6,7 @@ use martlet_command::{Channels, Error, Flags, Group, KeyFlags, KeyPart, Outcome,
 use martlet_journal::{Follower, REPLICAS, encode};
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::pubsub::Kind;
-use crate::registry::Entry;
+use crate::pubsub::hub::Kind;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[
@@ -21,11 +20,6 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &SPUBLISH,
     &PUBSUB,
 ];
-
-/// Whether a command's reply consists of messages, which CLIENT REPLY does not hold back.
-pub fn answers_with_messages(entry: &Entry) -> bool {
-    entry.spec.flags.has(Flags::PUBSUB) && entry.spec.flags.has(Flags::NOSCRIPT)
-}
 
 const SUBSCRIBER: Flags =
     Flags::SUBSCRIBED.with(Flags::PUBSUB).with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);

@@ -5,7 +5,7 @@ use martlet_command::{Acl, Error, Flags, Group, Outcome, command};
 
 use super::{Call, ServerCommand, ServerHandler, client_line};
 use crate::config::Primary;
-use crate::replication::failover::{Request, State};
+use crate::replication::failover_state::{Request, State};
 use crate::replication::primary::Phase;
 
 /// The family.

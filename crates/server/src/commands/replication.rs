@@ -10,15 +10,16 @@ use martlet_journal::{Follower, Position, REPLICAS};
 
 use super::{Call, ServerCommand, ServerHandler, client_line};
 use crate::clients::flag;
-use crate::persistence::aof::Phase as LogPhase;
-use crate::replication::failover::{GETACK, State};
-use crate::replication::link::Source;
+use crate::replication::failover_state::{GETACK, State};
+use crate::replication::source::Source;
+use martlet_persistence::aof::Phase as LogPhase;
 use martlet_persistence::save::Contents;
 
 use crate::config::split_words;
 use crate::replication::primary::{Phase, capability};
-use crate::shared::Mail;
-use crate::worker::Worker;
+use crate::runtime::Mail;
+use crate::runtime::Worker;
+use crate::waits::WITHOUT_LOG;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&PSYNC, &REPLCONF, &ROLE, &SYNC, &WAIT, &WAITAOF];
@@ -456,10 +457,6 @@ fn block_for(call: &mut Call<'_>, copies: Copies, deadline_ms: Option<i64>) {
         journal.append(REPLICAS, GETACK);
     }
 }
-
-/// The answer to WAITAOF that waits for this server's disk, also if the file is switched off in that time.
-pub(crate) const WITHOUT_LOG: &str =
-    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
 static WAITAOF: ServerCommand = command("waitaof", 4, waitaof as ServerHandler)
     .flags(Flags::BLOCKING)

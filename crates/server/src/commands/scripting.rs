@@ -7,8 +7,10 @@ use martlet_command::{
 use super::{Call, ServerCommand, ServerHandler};
 use martlet_script::Engine;
 
-use crate::scripting::{NotKilled, Source, busy, eval as run_script, parse_digest};
-use crate::shared::Mail;
+use crate::runtime::Mail;
+use crate::scripting::cache::{NotKilled, parse_digest};
+use crate::scripting::facts::busy;
+use crate::scripting::{Source, eval as run_script};
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&EVAL, &EVALSHA, &EVAL_RO, &EVALSHA_RO, &SCRIPT];
@@ -150,7 +152,7 @@ fn flush(call: &mut Call<'_>) -> Outcome {
     call.worker.drop_scripting();
     // The other threads drop theirs when they get to it: a script that has left the cache does not run.
     for thread in (0..shared.thread_count()).filter(|thread| *thread != call.worker.thread) {
-        shared.send(thread, Mail::Run(Box::new(crate::worker::Worker::drop_scripting)));
+        shared.send(thread, Mail::Run(Box::new(crate::runtime::Worker::drop_scripting)));
     }
     call.reply.ok();
     Ok(())

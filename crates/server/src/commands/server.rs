@@ -4,8 +4,8 @@ use martlet_command::{Acl, Block, Error, Flags, Group, Outcome, TimeoutReply, Ti
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::ShutdownFlags;
-use crate::scripting::busy;
-use crate::shutdown::FAILED;
+use crate::scripting::facts::busy;
+use crate::shutdown::pending::FAILED;
 use martlet_persistence::save::SaveFailed;
 
 /// The family.

@@ -65,6 +65,15 @@ impl Delivery {
     }
 }
 
+/// Messages that a script publishes wait for its end, since it may be undone.
+pub(crate) struct HeldMessage {
+    pub kind: Kind,
+    pub channel: Vec<u8>,
+    pub payload: Vec<u8>,
+    /// Other nodes of the cluster get it, too.
+    pub is_for_all: bool,
+}
+
 /// The cost of finding one receiver, in bytes copied in the same time.
 const RECEIVER_COST_BYTES: usize = 100;
 /// From this size on a payload is kept once, however many patterns match its channel.

@@ -5,77 +5,25 @@
 //! So a client that has seen the publisher's reply finds the message before the reply to any later request.
 
 mod events;
-mod hub;
+pub mod hub;
+pub mod subscriptions;
 
-use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hashbrown::HashSet;
 use martlet_cluster::packet::Published;
 use martlet_engine::KeyEvent;
 use martlet_protocol::reply::Reply;
 
-pub use hub::{Delivery, Hub, Kind, Receiver};
+use hub::{Delivery, HeldMessage, Kind, Receiver};
 
 use crate::clients::flag;
-use crate::connection::{Connection, Suspended};
-use crate::scripting::HeldMessage;
-use crate::shared::Mail;
+use crate::connection::Connection;
+use crate::runtime::Mail;
+use crate::runtime::Worker;
 use crate::slow_path::SessionFlags;
-use crate::worker::Worker;
-
-/// Names of channels, or patterns.
-type Names = HashSet<Arc<[u8]>, RandomState>;
-
-/// One client's subscriptions.
-#[derive(Debug, Default)]
-pub struct Subscriptions {
-    /// SUBSCRIBE's channels.
-    pub channels: Names,
-    /// Patterns.
-    pub patterns: Names,
-    /// SSUBSCRIBE's channels.
-    pub shards: Names,
-}
-
-impl Subscriptions {
-    /// The names of one kind.
-    pub fn of(&self, kind: Kind) -> &Names {
-        match kind {
-            Kind::Channel => &self.channels,
-            Kind::Pattern => &self.patterns,
-            Kind::Shard => &self.shards,
-        }
-    }
-
-    fn of_mut(&mut self, kind: Kind) -> &mut Names {
-        match kind {
-            Kind::Channel => &mut self.channels,
-            Kind::Pattern => &mut self.patterns,
-            Kind::Shard => &mut self.shards,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.channels.is_empty() && self.patterns.is_empty() && self.shards.is_empty()
-    }
-
-    /// The number that confirmations tell: shard channels count apart from channels and patterns.
-    fn count(&self, kind: Kind) -> usize {
-        match kind {
-            Kind::Shard => self.shards.len(),
-            _ => self.channels.len() + self.patterns.len(),
-        }
-    }
-}
 
 impl Connection {
-    /// Whether it has any subscription.
-    pub fn is_subscriber(&self) -> bool {
-        self.session.subscriptions.is_some()
-    }
-
     /// The number that confirmations of this kind tell.
     pub fn subscription_count(&self, kind: Kind) -> usize {
         self.session.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count(kind))
@@ -242,16 +190,6 @@ impl Worker {
         }
         if delivery.kind == Kind::Shard {
             self.count_messages_for_slot(&delivery.name, reached);
-        }
-    }
-
-    /// Ends a client's turn after a request whose messages it may itself get, so that they come right behind
-    /// its reply; and that of a client that publishes faster than threads can follow.
-    pub(crate) fn yield_to_mail(&mut self, connection: &mut Connection) {
-        connection.is_flooding = std::mem::take(&mut self.is_flooding);
-        let follows = connection.session.flags.has(SessionFlags::GETS_MAIL);
-        if (connection.is_flooding || (follows && self.has_mail)) && connection.suspended.is_none() {
-            connection.suspended = Some(Suspended::Yields);
         }
     }
 }

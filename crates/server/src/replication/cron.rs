@@ -8,8 +8,8 @@ use martlet_engine::Outside;
 use martlet_journal::{Follower, REPLICAS};
 
 use super::primary::Phase;
+use crate::runtime::Worker;
 use crate::slow_path::SlowPathReason;
-use crate::worker::Worker;
 
 /// A replica of which nothing was heard for longer does not count, where the configuration says nothing.
 const MOST_LAG_S: u32 = 10;
@@ -67,7 +67,7 @@ impl Worker {
         }
         has_file.store(false, Ordering::Relaxed);
         tracing::info!("Removing the RDB file used to feed replicas in a persistence-less instance");
-        let settings = crate::persistence::settings(config);
+        let settings = crate::persistence::settings::settings(config);
         let remove = move || {
             let outside = Outside::of_background_thread();
             shared.storage().remove_rdb_file(&outside, &settings, || !is_needed());

@@ -2,57 +2,16 @@
 //!
 //! Invariant: that of [`martlet_replication::failover`], whose steps are taken here behind the closed gate.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use martlet_base::sync::lock;
 use martlet_journal::{Follower, REPLICAS};
-use martlet_replication::failover::{self, Step};
+use martlet_replication::failover::Step;
 
-pub use martlet_replication::failover::State;
-
+use super::failover_state::{GETACK, Request, State};
 use super::primary::Replica;
 use crate::config::Primary;
-use crate::shared::{Mail, Shared};
-use crate::worker::Worker;
-
-/// The question to a replica for its offset.
-pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
-
-/// The request.
-pub type Request = failover::Request<Primary>;
-
-/// See the [module docs](self). One per server.
-#[derive(Default)]
-pub struct Failover {
-    under_way: Mutex<failover::Failover<Primary>>,
-    /// It is not [`State::None`].
-    is_on: AtomicBool,
-}
-
-impl Failover {
-    /// How far it is.
-    pub fn state(&self) -> State {
-        if self.is_on.load(Ordering::Acquire) { lock(&self.under_way).state() } else { State::None }
-    }
-
-    /// Begins one; whether there was none.
-    pub fn begin(&self, request: Request) -> bool {
-        let mut under_way = lock(&self.under_way);
-        let begins = under_way.begin(request);
-        if begins {
-            self.is_on.store(true, Ordering::Release);
-        }
-        begins
-    }
-
-    /// Ends it, however; returns its state, and its request.
-    fn end(&self) -> (State, Request) {
-        let mut under_way = lock(&self.under_way);
-        self.is_on.store(false, Ordering::Release);
-        under_way.end()
-    }
-}
+use crate::runtime::{Mail, Shared, Worker};
 
 impl Shared {
     /// Ends a failover, however: writes resume. Returns its state, and its request.
@@ -83,10 +42,10 @@ impl Worker {
     /// passed.
     pub(crate) fn follow_failover(&mut self) {
         let shared = self.shared;
-        if !shared.replication.failover.is_on.load(Ordering::Acquire) {
+        if !shared.replication.failover.is_on() {
             return;
         }
-        let step = lock(&shared.replication.failover.under_way).step(self.now_ms);
+        let step = shared.replication.failover.under_way().step(self.now_ms);
         match step {
             Step::Nothing => {}
             Step::Abort => {
@@ -110,7 +69,7 @@ impl Worker {
 
     /// Asks a replica to take over.
     fn ask_to_take_over(&mut self, target: &Primary) {
-        let proceeds = lock(&self.shared.replication.failover.under_way).proceed(target.clone());
+        let proceeds = self.shared.replication.failover.under_way().proceed(target.clone());
         if proceeds {
             self.follow_primary(Some(target.clone()));
         }
@@ -120,7 +79,7 @@ impl Worker {
     fn synced_target(&self) -> Option<Primary> {
         let (end, replication) = (self.shared.replication_offset(), &self.shared.replication);
         let replicas = replication.primary.replicas();
-        let under_way = lock(&replication.failover.under_way);
+        let under_way = replication.failover.under_way();
         let is_wanted =
             |replica: &&Arc<Replica>| under_way.accepts(|target| replica.is_at(&target.host, target.port));
         let found = replicas.iter().filter(is_wanted).find(|replica| replica.ack().has(end))?;
@@ -145,7 +104,7 @@ impl Worker {
     /// A replica has acknowledged: a failover or a shutdown may continue.
     pub(crate) fn note_ack(&self) {
         let shared = self.shared;
-        if shared.replication.failover.is_on.load(Ordering::Acquire) || shared.pending_shutdown.is_on() {
+        if shared.replication.failover.is_on() || shared.pending_shutdown.is_on() {
             let go_on = |worker: &mut Worker| {
                 worker.follow_failover();
                 worker.follow_shutdown();

@@ -6,141 +6,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use martlet_journal::stream::{FellBehind, Reader};
-use martlet_net::{Backend, Buffer, Token};
+use martlet_journal::stream::Reader;
+use martlet_net::{Backend, Token};
 use martlet_protocol::reply::Reply;
 
-use super::feed::{Feed, Next};
 use super::primary::{Phase, Replica};
+use super::source::{Given, ReplicaLink, Source};
 use crate::clients::flag;
 use crate::connection::Connection;
 use crate::registry::Entry;
+use crate::runtime::Worker;
 use crate::slow_path::SessionFlags;
-use crate::worker::Worker;
 
 /// Bytes that a replica's connection may have on their way.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Most bytes of the stream that are sent at once.
-const PIECE_BYTES: usize = 256 << 10;
-
-/// A place in a [`Feed`], given up when it is dropped.
-pub struct Taker {
-    feed: Arc<Feed>,
-    number: usize,
-}
-
-impl Taker {
-    /// The place of this number.
-    pub fn new(feed: Arc<Feed>, number: usize) -> Taker {
-        Taker { feed, number }
-    }
-
-    /// The next block here.
-    pub fn next(&self) -> Next {
-        self.feed.next(self.number)
-    }
-}
-
-impl Drop for Taker {
-    fn drop(&mut self) {
-        self.feed.leave(self.number);
-    }
-}
-
-/// Where a replica's bytes come from.
-pub enum Source {
-    /// There is nothing for it yet.
-    Nothing,
-    /// A full sync, and the stream after it.
-    Sync {
-        /// The data set.
-        taker: Taker,
-        /// The stream from there on, unless that goes by another connection.
-        reader: Option<Reader<'static>>,
-        /// The replica knows the end by a mark.
-        is_diskless: bool,
-    },
-    /// The data set has been sent; the stream waits until the replica says that it has it.
-    AwaitsAck(Reader<'static>),
-    /// The stream.
-    Stream(Reader<'static>),
-}
-
-/// A connection's part of a replica.
-pub struct ReplicaLink {
-    /// Its shared record.
-    pub replica: Arc<Replica>,
-    /// The source of its output.
-    pub source: Source,
-    /// The kernel is to gather its output (`repl-disable-tcp-nodelay`), and the option is not set yet.
-    gathers: bool,
-}
-
-/// A replica's next output.
-enum Given {
-    Bytes(Buffer),
-    Nothing,
-    /// It has all that it wanted.
-    Done,
-    Lost(&'static str),
-}
-
-impl ReplicaLink {
-    /// The next output.
-    fn next(&mut self, now_ms: i64) -> Given {
-        loop {
-            match std::mem::replace(&mut self.source, Source::Nothing) {
-                Source::Sync { taker, reader, is_diskless } => match taker.next() {
-                    Next::End(true) => {
-                        let is_rdb_only = self.replica.is_rdb_only.load(Ordering::Relaxed);
-                        let Some(reader) = reader.filter(|_| !is_rdb_only) else { return Given::Done };
-                        self.replica.acked_ms.store(now_ms, Ordering::Relaxed);
-                        self.replica.set_phase(Phase::Online);
-                        let name = self.replica.name();
-                        if is_diskless {
-                            tracing::info!("Data set sent to replica {name}, whose REPLCONF ACK is awaited");
-                            self.source = Source::AwaitsAck(reader);
-                        } else {
-                            tracing::info!("Synchronization with replica {name} succeeded");
-                            self.source = Source::Stream(reader);
-                        }
-                    }
-                    Next::End(false) => return Given::Lost("its full sync has failed"),
-                    given => {
-                        self.source = Source::Sync { taker, reader, is_diskless };
-                        let Next::Block(block) = given else { return Given::Nothing };
-                        return Given::Bytes(Buffer::Shared(block));
-                    }
-                },
-                Source::Stream(mut reader) => {
-                    let next = reader.next();
-                    if let Ok(Some(chunk)) = &next {
-                        reader.advance(chunk.len().min(PIECE_BYTES));
-                    }
-                    self.source = Source::Stream(reader);
-                    return match next {
-                        Ok(Some(chunk)) => Given::Bytes(Buffer::Part(Box::new(chunk.part(0, PIECE_BYTES)))),
-                        Ok(None) => Given::Nothing,
-                        Err(FellBehind) => Given::Lost("overcoming of output buffer limits"),
-                    };
-                }
-                source => {
-                    self.source = source;
-                    return Given::Nothing;
-                }
-            }
-        }
-    }
-
-    /// Bytes of the stream that wait for it.
-    pub fn behind(&self) -> u64 {
-        match &self.source {
-            Source::Nothing => 0,
-            Source::Sync { reader, .. } => reader.as_ref().map_or(0, Reader::behind),
-            Source::AwaitsAck(reader) | Source::Stream(reader) => reader.behind(),
-        }
-    }
-}
 
 impl Worker {
     /// Hands replicas what there is for them, and has those threads look that serve others.
@@ -164,16 +43,6 @@ impl Worker {
         if std::mem::replace(&mut self.stream_seen, end) != end {
             self.shared.wake_feeders();
         }
-    }
-
-    /// Bytes of the stream that are kept beyond the backlog, for replicas that are behind. To evict keys for
-    /// them would make it worse: each of these is a command, too.
-    pub(crate) fn stream_bytes_beyond_backlog(&self) -> u64 {
-        if !self.shared.replication.primary.is_active.load(Ordering::Relaxed) {
-            return 0;
-        }
-        let kept = self.shared.engine.journal.stream_bytes();
-        kept.saturating_sub(self.config().repl_backlog_size_bytes)
     }
 
     fn feed_replica(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {

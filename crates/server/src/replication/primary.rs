@@ -13,9 +13,8 @@ use martlet_journal::stream::Reader;
 use martlet_persistence::save::Contents;
 use martlet_replication::acks::{self, ReplicaAck};
 
-use crate::clients::ClientInfo;
+use crate::clients::{ClientInfo, Disconnects};
 use crate::config::Config;
-use crate::shared::Shared;
 
 /// How far a replica is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -232,9 +231,9 @@ impl Replica {
     }
 
     /// Ends its connection.
-    pub fn disconnect(&self, shared: &Shared) {
+    pub fn disconnect(&self, end: &impl Disconnects) {
         if !self.client.killed.swap(true, Ordering::AcqRel) {
-            shared.disconnect(&self.client);
+            end.disconnect(&self.client);
         }
     }
 
@@ -306,9 +305,9 @@ impl Primary {
     }
 
     /// Ends all replicas' connections: the stream has another name, or is another one.
-    pub fn disconnect_all(&self, shared: &Shared) {
+    pub fn disconnect_all(&self, end: &impl Disconnects) {
         self.drop_reserved(|_| true);
-        self.replicas().iter().for_each(|replica| replica.disconnect(shared));
+        self.replicas().iter().for_each(|replica| replica.disconnect(end));
     }
 
     /// A replica's connection has ended.
@@ -365,7 +364,7 @@ impl Primary {
     }
 
     /// Ends keeping the stream for replicas that have not asked for it in time, or lost its beginning.
-    pub fn release_late(&self, shared: &Shared, now_ms: i64) {
+    pub fn release_late(&self, end: &impl Disconnects, now_ms: i64) {
         if self.reserved_count() == 0 {
             return;
         }
@@ -390,7 +389,7 @@ impl Primary {
                 "Client id={channel} scheduled to be closed ASAP for overcoming of output buffer limits."
             );
             self.release(channel);
-            connection_of(channel).into_iter().for_each(|replica| replica.disconnect(shared));
+            connection_of(channel).into_iter().for_each(|replica| replica.disconnect(end));
         }
     }
 
@@ -416,7 +415,7 @@ impl Primary {
     }
 
     /// One of a replica's two connections has ended before all of the data set was sent: so does the other.
-    pub fn end_other_channel(&self, shared: &Shared, ended: &Replica) {
+    pub fn end_other_channel(&self, end: &impl Disconnects, ended: &Replica) {
         if ended.has_sent_all.load(Ordering::Acquire) {
             return;
         }
@@ -427,7 +426,7 @@ impl Primary {
             let is_channel = |of: &&Arc<Replica>| of.is_rdb_channel() && ended.is_main_of(of);
             lock(&self.replicas).iter().find(is_channel).cloned()
         };
-        other.into_iter().for_each(|other| other.disconnect(shared));
+        other.into_iter().for_each(|other| other.disconnect(end));
     }
 
     /// How many follow the stream and have come to `offset`, on disk if `on_disk`.

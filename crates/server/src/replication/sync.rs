@@ -15,12 +15,12 @@ use martlet_persistence::save::Contents;
 use martlet_values::VERSION_VALKEY;
 
 use super::feed::{Feed, FeedWriter};
-use super::link::{Source, Taker};
 use super::primary::{Phase, Replica};
-use crate::config::OutputClass;
-use crate::persistence::settings;
-use crate::shared::{Mail, Shared, random_id};
-use crate::worker::Worker;
+use super::source::{Source, Taker};
+use crate::persistence::settings::settings;
+use crate::replication::state::random_id;
+use crate::runtime::Worker;
+use crate::runtime::{Mail, Shared};
 
 /// From this version on replicas are Valkey 9's, or later ones.
 const VALKEY_9: u32 = 0x9_0000;
@@ -246,15 +246,5 @@ impl Worker {
             "0".repeat(40)
         );
         Ok(())
-    }
-
-    /// Most bytes that a replica may be behind before its connection ends: `client-output-buffer-limit`, but
-    /// no less than the backlog that is kept anyhow.
-    pub(crate) fn most_behind(&self) -> u64 {
-        let config = self.config.current();
-        match config.client_output_buffer_limits[OutputClass::Replica as usize].hard_bytes {
-            0 => u64::MAX,
-            hard => hard.max(config.repl_backlog_size_bytes),
-        }
     }
 }

@@ -15,9 +15,9 @@ use martlet_base::sync::lock;
 use martlet_journal::{Journal, Position, REPLICAS};
 use martlet_replication::acks::{Getack, GetackRound};
 
-use super::failover::GETACK;
+use super::failover_state::GETACK;
+use super::offset::offset_of;
 use super::primary::Primary;
-use crate::shared::Shared;
 
 /// See the [module docs](self).
 #[derive(Default)]
@@ -61,8 +61,7 @@ impl SyncReplicas {
 
     /// Asks replicas whether they have all present records, unless a question is under way: a waiting client
     /// is woken by the answer, and asks again if it needs more.
-    pub fn ask(&self, shared: &Shared) {
-        let journal = &shared.engine.journal;
+    pub fn ask(&self, journal: &Journal) {
         let mut getack_round = lock(&self.getack_round);
         let position = journal.end();
         if !getack_round.may_ask(self.wanted(), self.confirmed(), position) {
@@ -70,7 +69,7 @@ impl SyncReplicas {
         }
         // Unknown while the append-only file's disk is far behind: a waiting client is woken when it catches
         // up.
-        let Some(offset) = shared.offset_of(position) else { return };
+        let Some(offset) = offset_of(journal, position) else { return };
         let end = journal.append(REPLICAS, GETACK);
         // The question itself needs no confirmation. Records that others have added since do.
         let is_next = end - position == Journal::record_bytes(GETACK);
@@ -86,15 +85,5 @@ impl SyncReplicas {
         let Some(confirmed) = getack_round.answer(primary.acked_by(self.wanted())) else { return false };
         self.confirmed.fetch_max(confirmed, Ordering::AcqRel);
         true
-    }
-}
-
-impl Shared {
-    /// Present data is confirmed once replicas have it, as later records are. The stream has just begun, and
-    /// no thread records.
-    pub(super) fn have_confirmed(&self) {
-        if self.config.snapshot().sync_replicas > 0 {
-            self.engine.journal.append(REPLICAS, GETACK);
-        }
     }
 }

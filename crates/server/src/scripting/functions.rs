@@ -1,75 +1,13 @@
 //! Functions as one thread runs them.
-//!
-//! Invariant: a thread's loaded libraries are those of the list of its generation.
 
-use std::hash::RandomState;
-use std::sync::Arc;
-
-use hashbrown::HashMap;
 use martlet_command::{Error, Outcome};
-use martlet_script::{Compiled, Engine, Inputs, Interpreter, ScriptFlags};
+use martlet_script::{Engine, Inputs, ScriptFlags};
 
-use super::libraries::{Library, LibraryList, LoadHost, folded};
-use super::{MEMORY_MAX_BYTES, SCRIPT_VERSION, ScriptRun, check_before, reply_to};
-use crate::commands::Call;
-use crate::worker::Worker;
-
-const NOT_FOUND: Error = Error::Fixed("ERR Function not found");
-
-/// A function that a thread has loaded.
-struct Local {
-    origin: Arc<Library>,
-    flags: ScriptFlags,
-    name: String,
-    compiled: Compiled,
-}
-
-/// One thread's state for functions.
-pub(crate) struct Functions {
-    interpreter: Interpreter,
-    /// That of the list.
-    generation: u64,
-    list: Arc<LibraryList>,
-    /// By [`folded`] names.
-    local: HashMap<Vec<u8>, Local, RandomState>,
-}
-
-impl Functions {
-    fn new(generation: u64, list: Arc<LibraryList>) -> Functions {
-        let interpreter = Interpreter::new(Engine::Functions, SCRIPT_VERSION, MEMORY_MAX_BYTES);
-        Functions { interpreter, generation, list, local: HashMap::default() }
-    }
-
-    /// Switches to another list: libraries that are no longer in it are dropped.
-    fn take_up(&mut self, generation: u64, list: Arc<LibraryList>) {
-        let is_current =
-            |library: &Arc<Library>| list.libraries.iter().any(|known| Arc::ptr_eq(known, library));
-        for (_, stale) in self.local.extract_if(|_, local| !is_current(&local.origin)) {
-            self.interpreter.forget(stale.compiled);
-        }
-        (self.generation, self.list) = (generation, list);
-    }
-
-    /// Makes sure that this thread has loaded the function of a [`folded`] name.
-    fn find(&mut self, name: &[u8], clock: &martlet_base::clock::Clock) -> Outcome {
-        if self.local.contains_key(name) {
-            return Ok(());
-        }
-        let library = self.list.find(name).ok_or(NOT_FOUND)?.clone();
-        let mut host = LoadHost::of_accepted(clock.clone());
-        let registered = library.load_into(&mut self.interpreter, &mut host);
-        let registered = registered.map_err(|text| Error::Bytes([b"ERR ", text.as_slice()].concat()))?;
-        for function in registered {
-            let name = String::from_utf8_lossy(&function.name).into_owned();
-            let (flags, compiled) = (function.flags, function.function);
-            let local = Local { origin: library.clone(), flags, name, compiled };
-            if let Some(before) = self.local.insert(folded(&function.name).into_owned(), local) {
-                self.interpreter.forget(before.compiled);
-            }
-        }
-        Ok(())
-    }
-}
+use super::libraries::folded;
+use super::loaded::{Functions, Local, NOT_FOUND};
+use super::{ScriptRun, check_before, reply_to};
+use crate::runtime::Worker;
+use crate::runtime::call::Call;
 
 impl Worker {
     /// The thread's state for functions, as of the last change of the libraries.

@@ -13,12 +13,12 @@ use martlet_protocol::request::Args;
 use martlet_script::host::propagate;
 use martlet_script::{Called, Engine, Host, LogLevel, ScriptFlags, Verdict};
 
-use crate::checks;
-use crate::cluster::check::slot_of_keys;
+use super::cache::{BusyFunction, Running};
+use super::libraries::log;
 use crate::connection::Connection;
-use crate::registry::{Entry, Run};
-use crate::scripting::BusyFunction;
-use crate::worker::Worker;
+use crate::registry::{Entry, Run, names_command, slot_of_keys};
+use crate::runtime::Worker;
+use crate::runtime::checks;
 
 /// The need of a script that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl ScriptHost<'_> {
     /// The command that is called, if it may be.
     fn permitted(&mut self, args: &Args<'_>) -> Result<&'static Entry, Error> {
         let registry = self.worker.shared.registry;
-        let entry = registry.resolve(args).filter(|entry| checks::names_command(entry, args));
+        let entry = registry.resolve(args).filter(|entry| names_command(entry, args));
         let entry = entry.ok_or(Error::Fixed("ERR Unknown Redis command called from script"))?;
         if !entry.spec.takes(args.len()) {
             return Err(Error::Fixed("ERR Wrong number of args calling Redis command from script"));
@@ -109,7 +109,7 @@ impl ScriptHost<'_> {
         Ok(entry)
     }
 
-    fn running(&self) -> &'static super::Running {
+    fn running(&self) -> &'static Running {
         self.worker.shared.scripts.running(self.worker.thread)
     }
 
@@ -189,7 +189,7 @@ impl Host for ScriptHost<'_> {
 
     fn may_call(&mut self, args: &Args<'_>) -> Option<bool> {
         let entry = self.worker.shared.registry.resolve(args)?;
-        let is_known = checks::names_command(entry, args);
+        let is_known = names_command(entry, args);
         is_known.then(|| self.worker.permits(self.connection, entry, args).is_ok())
     }
 
@@ -220,16 +220,5 @@ impl Host for ScriptHost<'_> {
             (false, false) => None,
         };
         self.worker.keys.effects.pending().set_audience(audience);
-    }
-}
-
-/// Logs a line of a script.
-pub(super) fn log(level: LogLevel, text: &[u8]) {
-    let text = String::from_utf8_lossy(text);
-    match level {
-        LogLevel::Debug => tracing::trace!("{text}"),
-        LogLevel::Verbose => tracing::debug!("{text}"),
-        LogLevel::Notice => tracing::info!("{text}"),
-        LogLevel::Warning => tracing::warn!("{text}"),
     }
 }

@@ -23,7 +23,7 @@ use martlet_script::library::{BAD_NAME, is_name};
 use martlet_script::{Called, Engine, Host, Interpreter, LogLevel, Registered, ScriptFlags, Verdict};
 use martlet_values::payload;
 
-use super::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
+use super::compiled::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
 use crate::config::words;
 
 /// A library that a client sends is refused if it runs for longer while it is loaded (Redis:
@@ -122,7 +122,7 @@ impl Host for LoadHost {
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
-        super::host::log(level, text);
+        log(level, text);
     }
 
     fn set_propagation(&mut self, _: i64) {}
@@ -426,6 +426,17 @@ impl martlet_persistence::Libraries for Libraries {
 
     fn replay(&self, change: LibraryChange, args: &Args<'_>) -> Result<(), String> {
         self.change_again(change, args).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// Logs a line of a script.
+pub(super) fn log(level: LogLevel, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    match level {
+        LogLevel::Debug => tracing::trace!("{text}"),
+        LogLevel::Verbose => tracing::debug!("{text}"),
+        LogLevel::Notice => tracing::info!("{text}"),
+        LogLevel::Warning => tracing::warn!("{text}"),
     }
 }
 

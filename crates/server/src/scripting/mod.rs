@@ -3,120 +3,39 @@
 //! Invariant: a script that is abandoned because it cannot have a shard leaves no change behind before it
 //! starts again; see [`martlet_engine::Keys::undo`].
 
-mod cache;
-mod functions;
+pub mod cache;
+pub mod compiled;
+pub mod facts;
+pub mod functions;
 mod host;
-mod libraries;
+pub mod libraries;
+pub mod loaded;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hashbrown::HashMap;
-use martlet_command::{Control, Error, NO_REPLICAS, Outcome, ScriptSource};
+use martlet_command::{Error, NO_REPLICAS, Outcome};
 use martlet_journal::stream::Audience;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags, Version};
+use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags};
 
-pub use cache::{BusyFunction, Digest, NotKilled, Running, Script, ScriptCache, ScriptFigures, parse_digest};
-pub(crate) use functions::{Functions, fcall};
-pub use libraries::{Libraries, Library, LibraryList};
-
-use crate::checks;
 use crate::clients::flag;
-use crate::commands::Call;
-use crate::config::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::connection::Connection;
-use crate::pubsub::Kind;
-use crate::registry::Entry;
-use crate::shared::Shared;
+use crate::pubsub::hub::HeldMessage;
+use crate::runtime::call::Call;
+use crate::runtime::{Worker, checks};
 use crate::slow_path::SlowPathReason;
-use crate::worker::Worker;
+use cache::{Digest, Script, parse_digest};
+use compiled::{Local, Scripting};
 use host::{Missing, ScriptHost};
-use libraries::folded;
 
 /// The error of a script that is killed.
 pub(crate) const KILLED_TEXT: &str = "Script killed by user with SCRIPT KILL...";
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
-const BUSY_EVAL: Error =
-    Error::Fixed("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
-const BUSY_FUNCTION: Error =
-    Error::Fixed("BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.");
-
-/// The answer to most commands while something is busy.
-pub(crate) fn busy(engine: Engine) -> Error {
-    if engine == Engine::Eval { BUSY_EVAL } else { BUSY_FUNCTION }
-}
-
-/// The server's version as scripts see it.
-const SCRIPT_VERSION: Version = Version { text: REDIS_VERSION, number: REDIS_VERSION_NUMBER };
-/// Memory that the scripts of one thread can have together.
-const MEMORY_MAX_BYTES: usize = 1 << 30;
 /// A script that was abandoned this often runs alone.
 const ATTEMPTS_MAX: u32 = 3;
-/// A thread looks for scripts of its own that have left the cache when it has this many more than the cache.
-const STALE_SCRIPTS_MAX: usize = 256;
-
-/// A script that a thread has compiled.
-struct Local {
-    script: Arc<Script>,
-    compiled: Compiled,
-}
-
-/// One thread's state for scripts.
-pub(crate) struct Scripting {
-    interpreter: Interpreter,
-    /// That of the cache when the state was made.
-    generation: u64,
-    local: HashMap<Digest, Local>,
-    /// The digest that was named last, and its bytes.
-    last: ([u8; 40], Digest),
-}
-
-/// Messages that a script publishes wait for its end, since it may be undone.
-pub(crate) struct HeldMessage {
-    pub kind: Kind,
-    pub channel: Vec<u8>,
-    pub payload: Vec<u8>,
-    /// Other nodes of the cluster get it, too.
-    pub is_for_all: bool,
-}
-
-impl Scripting {
-    fn new(generation: u64) -> Scripting {
-        Scripting {
-            interpreter: Interpreter::new(Engine::Eval, SCRIPT_VERSION, MEMORY_MAX_BYTES),
-            generation,
-            local: HashMap::new(),
-            // The next request with this digest gets the same answer: there is no such script.
-            last: ([0; 40], Digest::default()),
-        }
-    }
-
-    /// Compiles a script, unless this thread has it.
-    fn compile(&mut self, digest: Digest, script: Arc<Script>, cached: usize) -> Result<(), Error> {
-        if self.local.len() > cached + STALE_SCRIPTS_MAX {
-            for (_, stale) in self.local.extract_if(|_, local| local.script.is_gone()) {
-                self.interpreter.forget(stale.compiled);
-            }
-        }
-        let compiled = self.interpreter.compile(script.lua()).map_err(|text| {
-            Error::Bytes([b"ERR Error compiling script (new function): ", text.as_slice()].concat())
-        })?;
-        if let Some(before) = self.local.insert(digest, Local { script, compiled }) {
-            self.interpreter.forget(before.compiled);
-        }
-        Ok(())
-    }
-
-    /// Whether this thread has compiled a script that is still in the cache.
-    #[inline]
-    fn has(&self, digest: &Digest) -> bool {
-        self.local.get(digest).is_some_and(|local| !local.script.is_gone())
-    }
-}
-
 /// Where a script comes from.
 #[derive(Copy, Clone)]
 pub(crate) enum Source<'a> {
@@ -200,24 +119,6 @@ impl Worker {
             }
         }
         Ok(digest)
-    }
-}
-
-/// Whether a command runs a script or function that says it writes nothing.
-pub(crate) fn promises_no_writes(shared: &Shared, entry: &Entry, args: &Args<'_>) -> bool {
-    flags_of(shared, entry, args).is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES))
-}
-
-/// The flags of the script or function that a command runs, if known.
-pub(crate) fn flags_of(shared: &Shared, entry: &Entry, args: &Args<'_>) -> Option<ScriptFlags> {
-    let Control::RunScript(source) = entry.spec.control else { return None };
-    let named = args.at(1);
-    match source {
-        ScriptSource::Text => martlet_script::flags::parse_eval(named).ok().map(|(flags, _)| flags),
-        ScriptSource::Digest => {
-            parse_digest(named).and_then(|digest| shared.scripts.find(&digest)).map(|script| script.flags)
-        }
-        ScriptSource::Function => shared.libraries.list().flags_of(&folded(named)),
     }
 }
 

@@ -10,13 +10,15 @@ use martlet_journal::stream::{Audience, Reader};
 use martlet_persistence::background::Receiver;
 
 use super::encoded;
-use super::export::{self, ExportLink};
-use crate::cluster::ClusterNode;
-use crate::persistence::settings;
+use super::export;
+use super::link::ExportLink;
+use crate::clients::Disconnects as _;
+use crate::cluster::node::ClusterNode;
+use crate::persistence::settings::settings;
 use crate::replication::feed::{Feed, FeedWriter};
-use crate::replication::link::Taker;
-use crate::shared::{Mail, Shared};
-use crate::worker::Worker;
+use crate::replication::source::Taker;
+use crate::runtime::Worker;
+use crate::runtime::{Mail, Shared};
 
 /// Unsent bytes of the stream at which an export's writers may be paused, whatever
 /// `slot-migration-max-failover-repl-bytes` says: the stream has other slots' changes, too, and sending them

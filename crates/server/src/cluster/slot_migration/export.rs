@@ -3,11 +3,10 @@
 //!
 //! Invariant: PAUSED leaves after all of the stream up to the offset at which writes began to wait.
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use martlet_base::disk::error_text;
@@ -19,15 +18,16 @@ use martlet_cluster::machine::Time;
 use martlet_cluster::slot_migration::{Job, JobId, Message, SlotMigrations};
 use martlet_journal::stream::{FellBehind, Reader};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::encoded;
 use super::filter::{Filter, Stop};
-use crate::cluster::ClusterNode;
+use super::link::ExportLink;
+use crate::cluster::node::ClusterNode;
 use crate::outgoing;
 use crate::replication::feed::Next;
-use crate::replication::link::Taker;
-use crate::shared::Shared;
+use crate::replication::source::Taker;
+use crate::runtime::Shared;
 
 /// Most bytes of the stream that are filtered between two reads of the target's messages.
 const PIECE_BYTES: usize = 256 << 10;
@@ -35,91 +35,6 @@ const PIECE_BYTES: usize = 256 << 10;
 const ANSWER_MAX_BYTES: usize = 16 << 10;
 /// The longest sleep.
 const SLEEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
-#[derive(Default)]
-struct Orders {
-    messages: VecDeque<(u64, Message)>,
-    begun: Option<(Taker, Reader<'static>)>,
-    /// The socket, once it is connected.
-    socket: Option<OwnedFd>,
-    paused_at: u64,
-}
-
-/// An export's thread as others see it.
-pub(crate) struct ExportLink {
-    /// Which.
-    pub job: JobId,
-    event: OwnedFd,
-    orders: Mutex<Orders>,
-    is_closed: AtomicBool,
-    waits_for_stream: AtomicBool,
-    /// The stream up to this offset has been sent.
-    sent: AtomicU64,
-    /// The snapshot under way is its cut.
-    pub has_snapshot: AtomicBool,
-}
-
-impl ExportLink {
-    fn new(job: JobId) -> io::Result<ExportLink> {
-        Ok(ExportLink {
-            job,
-            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            orders: Mutex::default(),
-            is_closed: AtomicBool::new(false),
-            waits_for_stream: AtomicBool::new(false),
-            sent: AtomicU64::new(0),
-            has_snapshot: AtomicBool::new(false),
-        })
-    }
-
-    /// Ends the thread's sleep.
-    pub fn wake(&self) {
-        // It fails only when as many wake it as a counter of 64 bits can tell.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-    }
-
-    /// There is more of the stream.
-    pub fn wake_for_stream(&self) {
-        if self.waits_for_stream.swap(false, Ordering::SeqCst) {
-            self.wake();
-        }
-    }
-
-    /// How much of the stream has been sent.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Acquire)
-    }
-
-    /// The cut has been made: its keys come from `taker`, and the stream from `reader`.
-    pub fn begin(&self, taker: Taker, reader: Reader<'static>) {
-        self.sent.store(reader.at(), Ordering::Release);
-        lock(&self.orders).begun = Some((taker, reader));
-        self.wake();
-    }
-
-    /// Later messages follow the stream up to this offset.
-    pub fn pause_at(&self, offset: u64) {
-        lock(&self.orders).paused_at = offset;
-    }
-
-    /// Says something to the target.
-    pub fn send(&self, message: Message) {
-        let mut orders = lock(&self.orders);
-        let after = if message == Message::Ack { 0 } else { orders.paused_at };
-        orders.messages.push_back((after, message));
-        drop(orders);
-        self.wake();
-    }
-
-    /// Ends the thread, also where it waits for the target.
-    pub fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
-        if let Some(socket) = &lock(&self.orders).socket {
-            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-        }
-        self.wake();
-    }
-}
 
 /// Why an export's thread ends.
 enum Ended {

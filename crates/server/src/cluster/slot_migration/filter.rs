@@ -7,8 +7,7 @@ use martlet_cluster::slots::SlotSet;
 use martlet_command::{Control, Flags};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
-use crate::cluster::check::slot_of_keys;
-use crate::registry::Registry;
+use crate::registry::{Registry, slot_of_keys};
 
 /// Why nothing more leaves.
 #[derive(Debug, PartialEq, Eq)]

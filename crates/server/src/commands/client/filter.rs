@@ -7,9 +7,9 @@ use martlet_base::number::parse_i64;
 use martlet_base::sync::lock;
 use martlet_command::{Cursor, Error};
 
-use super::list;
+use crate::clients::line;
 use crate::clients::{ClientInfo, flag};
-use crate::commands::Call;
+use crate::runtime::call::Call;
 
 /// The letters that a client may have among its flags.
 const FLAGS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
@@ -61,8 +61,8 @@ impl Conditions {
             is(&self.lib_name, &details.lib_name),
             is(&self.lib_version, &details.lib_version),
             self.kind.map(|kind| kind == type_of(client)),
-            has(&self.flags, &list::flags(client)),
-            has(&self.capabilities, list::capabilities(client)),
+            has(&self.flags, &line::flags(client)),
+            has(&self.capabilities, line::capabilities(client)),
             self.db.map(|db| db == client.db.load(Ordering::Relaxed)),
         ]
         .into_iter()

@@ -5,8 +5,8 @@ use martlet_protocol::request::Args;
 
 use super::CONTROL;
 use crate::clients::flag;
-use crate::commands::{Call, ServerCommand, ServerHandler};
-use crate::tracking::Options;
+use crate::runtime::call::{Call, ServerCommand, ServerHandler};
+use crate::tracking::table::Options;
 
 pub(super) static TRACKING: ServerCommand = command("client|tracking", -3, tracking as ServerHandler)
     .flags(CONTROL)

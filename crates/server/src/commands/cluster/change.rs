@@ -10,9 +10,9 @@ use martlet_journal::REPLICAS;
 use super::super::replication::timeout;
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, reply_error};
-use crate::checks::is_from_primary;
-use crate::cluster::ClusterNode;
-use crate::replication::failover::GETACK;
+use crate::cluster::node::ClusterNode;
+use crate::replication::failover_state::GETACK;
+use crate::runtime::checks::is_from_primary;
 
 const CHANGE: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE).with(Flags::EXCLUSIVE);
 

@@ -3,10 +3,10 @@
 use martlet_cluster::machine::Direction;
 use martlet_command::{Error, Group, Outcome, command};
 
-use super::super::debug::FLAGS;
+use super::super::debug_flags::FLAGS;
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::reply_error;
-use crate::checks::unknown_subcommand;
+use crate::runtime::checks::unknown_subcommand;
 
 pub(in super::super) static CLUSTERLINK: ServerCommand =
     command("debug|clusterlink", 5, clusterlink as ServerHandler)

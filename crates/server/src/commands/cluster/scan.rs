@@ -17,8 +17,8 @@ use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip,
 
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::node;
-use crate::cluster::Routes;
 use crate::cluster::routes::Redirect;
+use crate::cluster::routes::Routes;
 
 pub(super) static CLUSTERSCAN: ServerCommand = command("clusterscan", -2, clusterscan as ServerHandler)
     .flags(Flags::READONLY.with(Flags::WALK))

@@ -7,7 +7,7 @@ use martlet_keyspace::SIZE_BINS;
 use martlet_values::TYPES;
 
 use super::Text;
-use crate::worker::Worker;
+use crate::runtime::Worker;
 
 /// Writes a field for each database and type of which there are keys, such as
 /// `db0_distrib_strings_sizes:16=3,1K=1`: each number is that of the keys from this size up to the next power

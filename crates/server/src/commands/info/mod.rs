@@ -8,7 +8,7 @@ mod traffic;
 use martlet_command::{Flags, Group, Outcome, Tip, command};
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::worker::Worker;
+use crate::runtime::Worker;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&INFO];

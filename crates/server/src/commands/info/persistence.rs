@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Text;
-use crate::persistence::aof::{Phase, Rewrite};
-use crate::worker::Worker;
+use crate::runtime::Worker;
+use martlet_persistence::aof::{Phase, Rewrite};
 
 pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     let shared = worker.shared;

@@ -7,13 +7,14 @@ use martlet_journal::Follower;
 use martlet_keyspace::Kind;
 
 use super::{Text, human};
-use crate::cluster::Waiting;
+use crate::cluster::node::Waiting;
 use crate::commands::memory::Figures;
 use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
 use crate::replication::primary::Phase;
-use crate::scripting::{LibraryList, ScriptFigures};
-use crate::worker::Worker;
+use crate::runtime::Worker;
+use crate::scripting::cache::ScriptFigures;
+use crate::scripting::libraries::LibraryList;
 
 pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     let shared = worker.shared;

@@ -7,9 +7,9 @@ use martlet_base::sync::waits::{GATE, LOCKS};
 use martlet_engine::Counters;
 
 use super::Text;
-use crate::pubsub::Kind;
+use crate::pubsub::hub::Kind;
+use crate::runtime::Worker;
 use crate::stats::{ThreadStats, command_totals, expiry_lag, percentile};
-use crate::worker::Worker;
 
 pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     let shared = worker.shared;
@@ -64,7 +64,7 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("latest_fork_usec", 0);
     text.field("total_forks", 0);
     text.field("migrate_cached_sockets", shared.migrations.kept.count());
-    text.field("slave_expires_tracked_keys", shared.replication.replica.own_keys.len());
+    text.field("slave_expires_tracked_keys", shared.replication.replica.own_keys.count());
     text.field("active_defrag_hits", 0);
     text.field("active_defrag_misses", 0);
     text.field("active_defrag_key_hits", 0);

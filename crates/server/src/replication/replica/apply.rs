@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use martlet_base::sync::Alone;
 use martlet_base::sync::lock;
@@ -18,16 +18,16 @@ use martlet_command::transaction::{Assembler, OutOfPlace, Queue, Step};
 use martlet_journal::{Position, REPLICAS};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
-use super::gather::Gathered;
-use super::link::is_readable;
-use super::parallel_apply::{ApplySession, ParallelApply, Plan, Work};
-use super::runner::{Runner, report_propagation_error};
+use super::gathered::Gathered;
+use super::parallel_apply::{ApplySession, Plan, Work};
+use super::runner::{Runner, Runners, report_propagation_error};
 use crate::connection::Connection;
+use crate::outgoing::is_readable;
 use crate::registry::Entry;
-use crate::shared::{Mail, Shared};
+use crate::runtime::transaction::NESTED;
+use crate::runtime::{Mail, Shared, Worker};
+use crate::slots::{Kept, Place};
 use crate::slow_path::SlowPathReason;
-use crate::transaction::NESTED;
-use crate::worker::Worker;
 
 /// Bytes that one turn applies; other clients of the thread have theirs after it.
 const TURN_BYTES: usize = 64 * 1024;
@@ -103,6 +103,16 @@ impl Waiting {
     }
 }
 
+/// The stream that is applied, while the link is up. One per server.
+#[derive(Default)]
+pub struct AppliedStream {
+    pub(super) queue: Mutex<Option<Arc<ApplyQueue>>>,
+}
+
+impl Kept for AppliedStream {
+    const PLACE: Place = Place::AppliedStream;
+}
+
 /// Between the link, which receives, and the thread that applies.
 pub struct ApplyQueue {
     shared: &'static Shared,
@@ -120,7 +130,7 @@ pub struct ApplyQueue {
     /// A thread applies.
     is_applying: AtomicBool,
     /// What each thread runs commands with when all apply.
-    runners: Box<[Mutex<Runner>]>,
+    runners: Arc<Runners>,
 }
 
 impl ApplyQueue {
@@ -138,7 +148,7 @@ impl ApplyQueue {
         let received = gathered.as_ref().map_or(0, Gathered::len);
         let mut waiting = Waiting { gathered, ..Waiting::default() };
         waiting.refill();
-        let runners = (0..shared.thread_count()).map(|_| Mutex::new(Runner::new(another())));
+        let runners = Arc::new(Runners::new(shared.thread_count(), another));
         connection.session.db = shared.replication.replica.db();
         Arc::new(ApplyQueue {
             shared,
@@ -161,7 +171,7 @@ impl ApplyQueue {
                 on_disk: None,
             }),
             is_applying: AtomicBool::new(false),
-            runners: runners.collect(),
+            runners,
         })
     }
 
@@ -179,10 +189,6 @@ impl ApplyQueue {
     /// Bytes that have been received.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn runner_of(&self, thread: usize) -> MutexGuard<'_, Runner> {
-        lock(&self.runners[thread])
     }
 
     /// Receives the kernel's bytes of the stream, without waiting for anything. Bytes to be decrypted may
@@ -338,7 +344,7 @@ impl ApplyQueue {
     /// As [`ApplyQueue::apply_some`], with all threads.
     fn apply_by_all(self: &Arc<Self>, worker: &mut Worker) -> Option<Applied> {
         let engine = self.shared.engine;
-        let session = ParallelApply::call(self.shared, self);
+        let session = ApplySession::begin(self.shared, &self.runners);
         worker.leave();
         worker.stats().begin();
         let work = |alone: &mut Alone| {

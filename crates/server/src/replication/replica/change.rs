@@ -8,12 +8,14 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::sync::lock;
 
-use super::LinkState;
-use crate::blocking::WaitEnd;
+use super::apply::AppliedStream;
+use super::state::LinkState;
 use crate::config::{Primary, ReplicaOf};
-use crate::shared::{Mail, Shared, random_id};
+use crate::replication::state::random_id;
+use crate::runtime::Worker;
+use crate::runtime::{Mail, Shared};
 use crate::slow_path::SlowPathReason;
-use crate::worker::Worker;
+use crate::waits::WaitEnd;
 
 /// Applies the configuration when the server starts, before it accepts clients.
 pub fn prepare(shared: &Shared) {
@@ -27,7 +29,7 @@ pub fn prepare(shared: &Shared) {
 /// Begins to copy the primary, if one is configured, once the data is there.
 pub fn begin(shared: &'static Shared) {
     if shared.is_replica() {
-        super::link::start(shared);
+        super::thread::start(shared);
     }
 }
 
@@ -50,7 +52,7 @@ impl Worker {
         // The transaction's earlier writes belong to the stream that ends here.
         self.keys.record_pending();
         journal.pump(journal.end());
-        let received = lock(&replica.received).clone();
+        let received = lock(&shared.slots.of::<AppliedStream>().queue).clone();
         received.into_iter().for_each(|queue| queue.drain(self));
         let generation = replica.generation.fetch_add(1, Ordering::SeqCst) + 1;
         let before = replica.status();
@@ -98,7 +100,7 @@ impl Worker {
         shared.log.get().into_iter().for_each(|log| log.set_replica(is_replica));
         if is_replica {
             self.end_waits();
-            super::link::start(shared);
+            super::thread::start(shared);
         }
     }
 
@@ -133,7 +135,7 @@ mod tests {
         let registry = Box::leak(Box::new(crate::commands::registry(&[]).unwrap()));
         let shared = Shared::new(ConfigStore::new(Config::default()), registry, 2, None).unwrap();
         let shared: &'static Shared = Box::leak(Box::new(shared));
-        let mut worker = Worker::new(shared, 0);
+        let mut worker = Worker::new(shared, 0, &crate::wiring::HOOKS);
         let mut client = connection(shared);
         let (closed, is_closed) = std::sync::mpsc::channel();
         let turns = || shared.threads[0].turns.load(Ordering::Relaxed);
@@ -143,7 +145,7 @@ mod tests {
         let mut runs = 0;
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let mut other = Worker::new(shared, 1);
+                let mut other = Worker::new(shared, 1, &crate::wiring::HOOKS);
                 shared.engine.gate.closed(|alone| {
                     closed.send(()).unwrap();
                     // Until the first worker waits for the gate.

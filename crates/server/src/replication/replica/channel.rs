@@ -12,19 +12,7 @@ use std::collections::VecDeque;
 
 use martlet_client::resp::encode_request;
 
-use super::handshake::{Greeting, Refused, place, take_line, text};
-
-/// How the primary learns that two connections are one replica's.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// The second names the first.
-    Redis {
-        /// The first connection's client id.
-        main_client: u64,
-    },
-    /// The first names the second, and asks for the stream after the snapshot.
-    Valkey,
-}
+use super::handshake::{Dialect, Greeting, Refused, place, take_line, text};
 
 /// The snapshot that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,9 +14,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use martlet_persistence::Beside;
 use martlet_persistence::load::{Source, UNKNOWN_LEN};
 
-use super::link::{Ended, Link, PERIOD, SILENT, Wakeup, broken};
+use super::link::{Ended, Link, PERIOD, SILENT, broken};
+use super::load;
+use super::state::{Receiving, Wakeup};
 use super::transfer::Transfer;
-use super::{Receiving, load};
 use crate::config::ReplDisklessLoad;
 
 /// Pieces, each of the bytes received at once, that may wait to be loaded.

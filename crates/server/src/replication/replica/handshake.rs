@@ -11,8 +11,6 @@ use std::collections::VecDeque;
 
 use martlet_client::resp::encode_request;
 
-use super::channel::Dialect;
-
 /// Bytes that a line of an answer may have.
 const LINE_MAX_BYTES: usize = 64 * 1024;
 
@@ -45,6 +43,18 @@ impl Greeting {
         encode_request(&words.into_iter().flatten().collect::<Vec<_>>(), out);
         true
     }
+}
+
+/// How the primary learns that two connections are one replica's.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// The second names the first.
+    Redis {
+        /// The first connection's client id.
+        main_client: u64,
+    },
+    /// The first names the second, and asks for the stream after the snapshot.
+    Valkey,
 }
 
 /// How far the handshake has come.

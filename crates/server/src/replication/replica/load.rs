@@ -14,9 +14,10 @@ use martlet_persistence::Beside;
 use martlet_persistence::load::{Loaded, Source};
 use martlet_values::file::SlotImport;
 
-use super::Replica;
-use crate::shared::{Mail, Shared, random_id};
-use crate::worker::Worker;
+use super::state::Replica;
+use crate::replication::state::random_id;
+use crate::runtime::Worker;
+use crate::runtime::{Mail, Shared};
 
 /// How often a thread that waits for another looks whether the server ends.
 const LOOK: Duration = Duration::from_millis(100);
@@ -70,7 +71,7 @@ pub fn abort_failover(shared: &'static Shared, generation: u64) {
 pub fn begin(shared: &'static Shared, generation: u64) -> Option<()> {
     let begin = move |worker: &mut Worker, replica: &Replica| {
         leave_stream(shared, replica);
-        let settings = crate::persistence::settings(worker.config());
+        let settings = crate::persistence::settings::settings(worker.config());
         shared.storage().begin_replacing(&mut worker.keys, &settings);
     };
     alone(shared, generation, begin)
@@ -81,7 +82,7 @@ pub fn begin(shared: &'static Shared, generation: u64) -> Option<()> {
 /// # Errors
 /// Why it cannot be loaded, as a line for the log.
 pub fn load(shared: &'static Shared, source: Source) -> Result<Loaded, String> {
-    let settings = crate::persistence::settings(&shared.config.snapshot());
+    let settings = crate::persistence::settings::settings(&shared.config.snapshot());
     shared.storage().load_received(&settings, source).map_err(|error| error.to_string())
 }
 
@@ -96,7 +97,7 @@ pub fn end(
         let is_whole = loaded.is_some();
         let imports = loaded.as_ref().map(|loaded| loaded.imports.clone());
         loaded.into_iter().for_each(|loaded| arrive(worker, replica, &loaded, place.clone()));
-        let settings = crate::persistence::settings(worker.config());
+        let settings = crate::persistence::settings::settings(worker.config());
         shared.storage().end_replacing(&mut worker.keys, &settings, is_whole);
         imports.into_iter().for_each(|imports| hide_imports(shared, &imports));
         worker.keys.effects.recording = shared.engine.journal.is_on();
@@ -129,7 +130,7 @@ pub fn begin_beside(shared: &'static Shared, generation: u64, id: Option<String>
 /// # Errors
 /// As [`load`].
 pub fn load_beside(shared: &'static Shared, source: Source) -> Result<Beside, String> {
-    let settings = crate::persistence::settings(&shared.config.snapshot());
+    let settings = crate::persistence::settings::settings(&shared.config.snapshot());
     shared.storage().load_beside(&settings, source)
 }
 
@@ -151,7 +152,7 @@ pub fn end_beside(
             leave_stream(shared, replica);
             arrive(worker, replica, &beside.loaded, place);
         }
-        let settings = crate::persistence::settings(worker.config());
+        let settings = crate::persistence::settings::settings(worker.config());
         shared.storage().end_beside(&mut worker.keys, &settings, beside);
         imports.into_iter().for_each(|imports| hide_imports(shared, &imports));
         worker.keys.effects.recording = shared.engine.journal.is_on();
@@ -176,7 +177,7 @@ pub fn replace(
     let replace = move |worker: &mut Worker, replica: &Replica| {
         leave_stream(shared, replica);
         let source = Source { len: bytes.len() as u64, reader: Box::new(Cursor::new(bytes)), offset: 0 };
-        let settings = crate::persistence::settings(worker.config());
+        let settings = crate::persistence::settings::settings(worker.config());
         let loaded = shared.storage().replace(&mut worker.keys, &settings, source);
         let result = loaded.map(|loaded| {
             arrive(worker, replica, &loaded, place);

@@ -3,11 +3,8 @@
 //!
 //! Invariant: each such key is in the list from its write on, at its time or an earlier one.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use martlet_base::sync::lock;
 use martlet_command::Flags;
 use martlet_engine::{Expired, View};
 use martlet_keyspace::Key;
@@ -16,39 +13,10 @@ use martlet_protocol::request::Args;
 use crate::clients::flag;
 use crate::connection::Connection;
 use crate::registry::Entry;
-use crate::worker::Worker;
+use crate::runtime::Worker;
 
 /// Keys that are looked at in each turn of the cron.
 const TURN_KEYS: usize = 1000;
-
-/// A key: when it is due, Unix milliseconds; its database; its name.
-type OwnKey = (i64, usize, Box<[u8]>);
-
-/// See the [module docs](self).
-#[derive(Default)]
-pub struct OwnKeys(Mutex<BTreeSet<OwnKey>>);
-
-impl OwnKeys {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        lock(&self.0).len()
-    }
-
-    /// Forgets all: the server looks after every key now, or none of them is there any more.
-    pub fn clear(&self) {
-        lock(&self.0).clear();
-    }
-
-    fn add(&self, at_ms: i64, db: usize, name: &[u8]) {
-        lock(&self.0).insert((at_ms, db, name.into()));
-    }
-
-    fn pop_due(&self, now_ms: i64) -> Option<(usize, Box<[u8]>)> {
-        let mut keys = lock(&self.0);
-        keys.first().filter(|(at_ms, ..)| *at_ms <= now_ms)?;
-        keys.pop_first().map(|(_, db, name)| (db, name))
-    }
-}
 
 impl Worker {
     /// Notes the keys that a client's command has given a time to live, if this is a replica; they are held.

@@ -8,7 +8,7 @@
 //! at some place of the stream. A thread that comes too late, or was in the middle of something, finds
 //! nothing left to do and is not waited for.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use martlet_base::sync::lock;
@@ -17,11 +17,10 @@ use martlet_engine::{Alone, Beside};
 use martlet_keyspace::shard_of;
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, Span, parse};
 
-use super::apply::ApplyQueue;
-use super::runner::Runner;
+use super::runner::{Runner, Runners};
 use crate::registry::{Entry, Registry};
-use crate::shared::Shared;
-use crate::worker::Worker;
+use crate::runtime::{Shared, Worker};
+use crate::slots::{Kept, Place};
 
 /// Partitions for each thread: one whose commands cost more than others' holds up less.
 const PARTITIONS_PER_THREAD: usize = 4;
@@ -31,13 +30,12 @@ const PREFETCH_BATCH: usize = 32;
 /// Calls threads to a stream's work. One per server.
 #[derive(Default)]
 pub struct ParallelApply {
-    is_called: AtomicBool,
     call: Mutex<Option<Arc<Call>>>,
 }
 
 /// The call's work.
 struct Call {
-    queue: Arc<ApplyQueue>,
+    runners: Arc<Runners>,
     stage: Mutex<Stage>,
     changed: Condvar,
 }
@@ -55,36 +53,31 @@ pub(super) struct ApplySession {
     call: Arc<Call>,
 }
 
-impl ParallelApply {
-    /// Calls all other threads to this queue.
-    pub(super) fn call(shared: &'static Shared, queue: &Arc<ApplyQueue>) -> ApplySession {
-        let parallel_apply = &shared.replication.replica.parallel_apply;
+impl Kept for ParallelApply {
+    const PLACE: Place = Place::ParallelApply;
+}
+
+impl ApplySession {
+    /// Calls all other threads, each of which has its runner.
+    pub fn begin(shared: &'static Shared, runners: &Arc<Runners>) -> ApplySession {
         let call = Arc::new(Call {
-            queue: queue.clone(),
+            runners: runners.clone(),
             stage: Mutex::new(Stage::Closing),
             changed: Condvar::new(),
         });
-        *lock(&parallel_apply.call) = Some(call.clone());
-        parallel_apply.is_called.store(true, Ordering::Release);
+        *lock(&shared.slots.of::<ParallelApply>().call) = Some(call.clone());
+        shared.replication.replica.calls_all.store(true, Ordering::Release);
         shared.wake_all();
         ApplySession { shared, call }
     }
 
-    /// Whether threads are called.
-    #[inline]
-    pub fn is_called(&self) -> bool {
-        self.is_called.load(Ordering::Acquire)
-    }
-}
-
-impl ApplySession {
     /// Hands out `work` and takes part in it; returns when all of it is done and the calling thread is alone
     /// again.
     pub fn share(&self, alone: &mut Alone, worker: &mut Worker, work: &Arc<Work>) {
         self.shared.engine.gate.admit(alone, |beside| {
             *lock(&self.call.stage) = Stage::Work(work.clone());
             self.call.changed.notify_all();
-            work.run_share(beside, worker, &self.call.queue);
+            work.run_share(beside, worker, &self.call.runners);
             work.wait();
         });
     }
@@ -92,9 +85,8 @@ impl ApplySession {
 
 impl Drop for ApplySession {
     fn drop(&mut self) {
-        let parallel_apply = &self.shared.replication.replica.parallel_apply;
-        parallel_apply.is_called.store(false, Ordering::Release);
-        *lock(&parallel_apply.call) = None;
+        self.shared.replication.replica.calls_all.store(false, Ordering::Release);
+        *lock(&self.shared.slots.of::<ParallelApply>().call) = None;
         *lock(&self.call.stage) = Stage::Over;
         self.call.changed.notify_all();
     }
@@ -113,7 +105,7 @@ impl Worker {
     }
 
     fn join_session(&mut self) {
-        let Some(call) = lock(&self.shared.replication.replica.parallel_apply.call).clone() else { return };
+        let Some(call) = lock(&self.shared.slots.of::<ParallelApply>().call).clone() else { return };
         let stage = lock(&call.stage);
         let closing = |stage: &mut Stage| matches!(stage, Stage::Closing);
         let stage = call.changed.wait_while(stage, closing).unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +117,7 @@ impl Worker {
         gate.join(|beside| {
             self.stats().begin();
             self.keys.effects.recording = self.shared.engine.journal.is_on();
-            work.run_share(beside, self, &call.queue);
+            work.run_share(beside, self, &call.runners);
             self.stats().rest();
         });
     }
@@ -219,8 +211,8 @@ impl Work {
     }
 
     /// Takes partitions as long as there are any.
-    fn run_share(&self, beside: &Beside, worker: &mut Worker, queue: &ApplyQueue) {
-        let runner = &mut *queue.runner_of(worker.thread);
+    fn run_share(&self, beside: &Beside, worker: &mut Worker, runners: &Runners) {
+        let runner = &mut *runners.of(worker.thread);
         runner.connection.session.db = self.db;
         while let Some(partition) = self.partitions.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             for batch in partition.chunks(PREFETCH_BATCH) {

@@ -1,5 +1,9 @@
 //! Running the stream's commands in the primary's name.
 
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard};
+
+use martlet_base::sync::lock;
 use martlet_command::Flags;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -7,9 +11,8 @@ use martlet_protocol::request::Args;
 use crate::config::PropagationErrorBehavior;
 use crate::connection::Connection;
 use crate::registry::{Entry, Run};
+use crate::runtime::Worker;
 use crate::slow_path::SlowPathReason;
-use crate::worker::Worker;
-use std::sync::atomic::Ordering;
 
 /// Between two lines in the log that say that the disk refuses.
 const DISK_LOG_PERIOD_MS: i64 = 10_000;
@@ -101,6 +104,20 @@ impl Runner {
         if !worker.keys.has_all_shards() {
             worker.after_command(&mut self.connection, entry);
         }
+    }
+}
+
+/// What each thread runs commands with when all apply.
+pub(super) struct Runners(Box<[Mutex<Runner>]>);
+
+impl Runners {
+    /// One for each of so many threads.
+    pub fn new(threads: usize, connection: impl Fn() -> Box<Connection>) -> Runners {
+        Runners((0..threads).map(|_| Mutex::new(Runner::new(connection()))).collect())
+    }
+
+    pub fn of(&self, thread: usize) -> MutexGuard<'_, Runner> {
+        lock(&self.0[thread])
     }
 }
 

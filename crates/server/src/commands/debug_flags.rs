@@ -1,0 +1,6 @@
+//! What all subcommands of DEBUG have in common.
+
+use martlet_command::Flags;
+
+pub(in crate::commands) const FLAGS: Flags =
+    Flags::DEBUG.with(Flags::ADMIN).with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);

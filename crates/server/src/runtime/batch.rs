@@ -1,0 +1,90 @@
+//! Requests that are parsed ahead, and what of them is asked for before they run.
+
+use martlet_base::number::parse_i64;
+use martlet_base::prefetch::{Name, PrefetchQueue};
+use martlet_command::{Flags, Group};
+use martlet_protocol::request::{Args, Span};
+
+use crate::registry::Entry;
+
+/// A request parsed ahead.
+#[derive(Copy, Clone)]
+pub(super) struct Request {
+    pub first_span: u32,
+    pub span_count: u32,
+    pub start: u32,
+    pub end: u32,
+    pub entry: Option<&'static Entry>,
+    /// Hash of a plain command's key.
+    pub hash: u64,
+}
+
+/// Requests parsed ahead; reused from batch to batch.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub spans: Vec<Span>,
+    pub requests: Vec<Request>,
+    /// A request's command looks for a member of its key's value.
+    pub names_members: bool,
+    /// What they look for, as far as there is more of it to prefetch.
+    pub members: Vec<Member>,
+    pub queue: PrefetchQueue,
+}
+
+impl Batch {
+    /// Leaves no request in it.
+    pub(super) fn clear(&mut self) {
+        self.spans.clear();
+        self.requests.clear();
+        self.names_members = false;
+    }
+
+    /// The arguments of one of its requests.
+    pub(super) fn spans_of(&self, request: &Request) -> Option<&[Span]> {
+        let first = request.first_span as usize;
+        self.spans.get(first..first + request.span_count as usize)
+    }
+
+    /// Adds a request that was parsed before.
+    pub(super) fn push(
+        &mut self,
+        spans: &[Span],
+        start: usize,
+        end: usize,
+        entry: Option<&'static Entry>,
+        hash: u64,
+    ) {
+        let (first_span, span_count) = (self.spans.len() as u32, spans.len() as u32);
+        self.spans.extend_from_slice(spans);
+        self.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
+        let (start, end) = (start as u32, end as u32);
+        self.requests.push(Request { first_span, span_count, start, end, entry, hash });
+    }
+}
+
+/// What a plain command's request looks for within its key's value.
+#[derive(Copy, Clone)]
+pub(super) struct Member {
+    pub db: usize,
+    pub key_hash: u64,
+    pub name: Name,
+    /// Whether the command may add it.
+    pub is_write: bool,
+}
+
+impl Member {
+    /// What `request` looks for, if it is something; its arguments are in `input`.
+    pub fn new(db: usize, input: &[u8], spans: &[Span], request: &Request) -> Option<Member> {
+        let entry = request.entry?;
+        entry.plain_key?;
+        let first = request.first_span as usize;
+        let spans = spans.get(first..first + request.span_count as usize)?;
+        let bytes = Args::new(input, spans).get(entry.spec.member?)?;
+        let name = match entry.spec.group {
+            Group::List => Name::Index(parse_i64(bytes)?),
+            _ => Name::text(bytes),
+        };
+        let is_write = entry.spec.flags.has(Flags::WRITE);
+        Some(Member { db, key_hash: request.hash, name, is_write })
+    }
+}

@@ -1,0 +1,236 @@
+//! What happens by time: expiry every 10 ms or when something is due, timeouts of blocked clients, idle
+//! clients, samples of rates.
+
+use std::sync::atomic::Ordering;
+
+use martlet_base::limits::SHARD_COUNT;
+use martlet_base::sync::lock;
+use martlet_net::Token;
+
+use super::Worker;
+use crate::connection::Connection;
+use crate::slow_path::SlowPathReason;
+use crate::stats::{ThreadStats, Totals};
+
+/// How soon a client is looked at again that would be closed for its idleness if it did not subscribe,
+/// monitor or wait.
+const IDLE_LOOK_MS: i64 = 1000;
+/// Keys expired per hold of a shard: some tens of microseconds.
+const EXPIRE_SLICE: usize = 64;
+/// Most time that one tick spends on expiring before requests get their turn, in nanoseconds.
+const EXPIRE_BUDGET_NS: u64 = 2_000_000;
+
+impl Worker {
+    /// Does the due work.
+    pub(super) fn tick(&mut self) {
+        if self.shared.engine.has_busy_script() {
+            // All of it can wait for the script's end, and some of it would.
+            return;
+        }
+        if self.timers.look(self.shared.clock.unix_ms()) {
+            self.enter();
+            if self.is_excluded() {
+                return;
+            }
+            self.refresh_time();
+            self.time_out_blocked();
+        }
+        let (is_tick_due, is_cron_due) = self.timers.due();
+        if !is_tick_due && !is_cron_due {
+            return;
+        }
+        let began = self.shared.clock.raw();
+        if is_tick_due {
+            let had_worked = std::mem::take(&mut self.timers.has_worked);
+            // Keys that others give an expiry are looked after by them as well: they have worked.
+            let due_ms = self.expire();
+            self.timers.tick_done(due_ms, had_worked);
+        }
+        if is_cron_due {
+            self.timers.cron_begins(self.thread > 0 && self.connections.is_empty());
+            let has_worked = self.timers.has_worked;
+            self.enter();
+            self.refresh_time();
+            if !self.is_excluded() {
+                self.cron();
+            }
+            self.timers.has_worked = has_worked;
+        }
+        let clock = &self.shared.clock;
+        self.stats().tick_ns.add(clock.elapsed_ns(began, clock.raw()));
+    }
+
+    /// Deletes due keys; returns when the next one will be due, as far as known. Any awake thread does it for
+    /// any shard.
+    fn expire(&mut self) -> i64 {
+        let now_ms = self.timers.looked_ms;
+        let engine = self.shared.engine;
+        if !self.shared.active_expire.load(Ordering::Relaxed) {
+            return i64::MAX;
+        }
+        if self.shared.postpones(now_ms).is_some()
+            || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed)
+            // Due keys are deleted when the file that is being loaded says so.
+            || self.shared.persistence.is_loading()
+            || self.shared.slow_path_reasons.has(SlowPathReason::Replica)
+            || self.shared.slow_path_reasons.has(SlowPathReason::Importing)
+        {
+            return now_ms + super::timers::TICK_MS;
+        }
+        let clock = &self.shared.clock;
+        let began = clock.raw();
+        let stats = self.stats();
+        let mut next_ms = i64::MAX;
+        // Threads begin at different places, so that they do not queue at the same shards.
+        let first = self.thread * SHARD_COUNT / self.shared.thread_count();
+        for i in 0..SHARD_COUNT {
+            let shard = (first + i) % SHARD_COUNT;
+            let due_ms = engine.due_ms(shard);
+            if due_ms <= now_ms && engine.hidden.in_shard(shard).next().is_some() {
+                // Incoming keys expire at their source; the shard's other keys wait.
+                continue;
+            }
+            if due_ms > now_ms {
+                next_ms = next_ms.min(due_ms);
+                continue;
+            }
+            self.enter();
+            self.refresh_time();
+            loop {
+                if self.is_excluded() || !self.keys.lock_shard_unless_busy(shard) {
+                    return now_ms + super::timers::TICK_MS;
+                }
+                let more = self.keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms));
+                self.release_keys();
+                // It is no client's own write.
+                self.keys.recorded = 0;
+                if !more || clock.elapsed_ns(began, clock.raw()) > EXPIRE_BUDGET_NS {
+                    break;
+                }
+            }
+            if clock.elapsed_ns(began, clock.raw()) > EXPIRE_BUDGET_NS {
+                next_ms = 0;
+                break;
+            }
+        }
+        self.serve_ready();
+        next_ms
+    }
+
+    fn cron(&mut self) {
+        self.close_idle();
+        let is_second_over = self.timers.is_second_over();
+        (self.hooks.every_100_ms)(self, is_second_over);
+        if self.thread == 0 {
+            self.shared.end_pause(Some(self.now_ms));
+            self.end_hot_keys_session();
+            self.follow_tls_files();
+            self.shared.migrations.kept.close_old(self.now_ms);
+            self.make_room();
+            self.save_by_rule();
+            self.rewrite_by_rule();
+            self.shared.storage().log_fullness();
+            self.sample();
+        }
+    }
+
+    fn end_hot_keys_session(&mut self) {
+        if self.shared.hotkeys.stop_if_due(self.now_ms) {
+            self.shared.slow_path_reasons.release(SlowPathReason::HotKeys);
+        }
+    }
+
+    /// Checks whether certificates have changed.
+    fn follow_tls_files(&mut self) {
+        if self.shared.tls.is_look_due(self.config.current(), self.now_ms) {
+            let config = self.config.current().clone();
+            let tls = &self.shared.tls;
+            self.outside(|outside| tls.follow_files(outside, &config));
+        }
+    }
+
+    fn sample(&mut self) {
+        let threads = &self.shared.threads;
+        let total = |counter: fn(&ThreadStats) -> u64| threads.iter().map(|t| counter(t)).sum::<u64>();
+        let totals = Totals {
+            commands: total(|t| t.total_commands.get()),
+            input_bytes: total(|t| t.net_input_bytes.get()),
+            output_bytes: total(|t| t.net_output_bytes.get()),
+            loops: total(|t| t.loops.get()),
+            loop_ns: total(|t| t.loop_ns.get()),
+        };
+        let stats = &self.shared.stats;
+        lock(&stats.rates).sample(self.shared.clock.unix_us(), totals);
+        let used = martlet_base::alloc::used_bytes() as u64;
+        if used > stats.memory_peak.load(Ordering::Relaxed) {
+            stats.memory_peak.store(used, Ordering::Relaxed);
+            stats.memory_peak_at.store((self.now_ms / 1000) as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes clients that were idle for `timeout`, and those above their soft output limit for too long.
+    /// Walks the connections only where one of these can be due.
+    fn close_idle(&mut self) {
+        let timeout_ms = i64::from(self.config.current().timeout_s) * 1000;
+        // A time further off than that was reckoned before the clock was set back, or under another timeout.
+        let is_due = self.now_ms >= self.timers.next_idle_ms
+            || self.timers.next_idle_ms > self.now_ms + timeout_ms + 1;
+        if timeout_ms > 0 && is_due {
+            self.close_idle_for(timeout_ms);
+        }
+        // A connection that is still above the limit sets it again.
+        if std::mem::take(&mut self.outbox.has_soft_limited) {
+            let over = self.connections.iter().filter(|one| one.soft_limit_since_ms.is_some());
+            for token in over.map(|one| one.token).collect::<Vec<_>>() {
+                let Some(mut connection) = self.take(token) else { continue };
+                self.check_output_limit(&mut connection);
+                self.finish(connection);
+            }
+        }
+    }
+
+    /// Clients that still receive a long reply are active, although it comes back from the backend only once
+    /// all of it is written.
+    fn note_slow_readers(&mut self, timeout_ms: i64) {
+        let is_slow =
+            |one: &&Connection| one.last_active_ms + timeout_ms < self.now_ms && one.output_bytes() > 0;
+        let slow: Vec<Token> = self.connections.iter().filter(is_slow).map(|one| one.token).collect();
+        for token in slow {
+            let idle = self.with_backend(|_, backend| backend.output_idle(token)).flatten();
+            let (Some(idle), Some(mut connection)) = (idle, self.take(token)) else { continue };
+            let active_ms = self.now_ms - idle.as_millis() as i64;
+            connection.last_active_ms = connection.last_active_ms.max(active_ms);
+            self.put(connection);
+        }
+    }
+
+    /// Closes clients that have neither sent nor received anything for longer than `timeout_ms`, and notes
+    /// when the next one may have been idle for so long.
+    fn close_idle_for(&mut self, timeout_ms: i64) {
+        self.note_slow_readers(timeout_ms);
+        let mut next_ms = self.now_ms + timeout_ms + 1;
+        let mut ends = Vec::new();
+        for connection in self.connections.iter() {
+            let waits = connection.awaits_reply();
+            let due_ms = connection.last_active_ms.max(connection.info.created_ms) + timeout_ms + 1;
+            if due_ms > self.now_ms {
+                next_ms = next_ms.min(due_ms);
+            } else if connection.is_monitor || connection.is_replica() || connection.is_subscriber() || waits
+            {
+                // Is idle as soon as it does none of these any more.
+                next_ms = next_ms.min(self.now_ms + IDLE_LOOK_MS);
+            } else {
+                ends.push(connection.token);
+            }
+        }
+        self.timers.next_idle_ms = next_ms;
+        for token in ends {
+            let Some(connection) = self.take(token) else { continue };
+            tracing::debug!("Closing idle client");
+            self.drop_connection(connection);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

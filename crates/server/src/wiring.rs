@@ -1,0 +1,48 @@
+//! Which subsystem does what at which turn of the runtime.
+
+use crate::commands::HANDLERS;
+use crate::runtime::Worker;
+use crate::runtime::hooks::Hooks;
+
+/// The hooks of all subsystems.
+pub static HOOKS: Hooks = Hooks {
+    handlers: &HANDLERS,
+    configured: |worker| worker.note_replicas(),
+    keys_changed: |worker, news| {
+        worker.tell_trackers(&news);
+        worker.publish_events(news.events);
+    },
+    keys_read: |worker, connection, entry, args| worker.remember_read(connection, entry, args),
+    ran_on_replica: |worker, connection, entry, args| worker.remember_own_keys(connection, entry, args),
+    tracked_request_ended: |worker, connection, entry| worker.after_tracked(connection, entry),
+    replicas_request_ended: |worker, connection, reply, entry, before| {
+        worker.refuse_reply(connection, reply, entry, before);
+    },
+    import_answered: |worker, connection, answer| worker.note_imported(connection, answer),
+    before_close: |worker, connection| {
+        worker.unsubscribe_all(connection);
+        worker.stop_tracking(connection);
+        worker.stop_replicating(connection);
+        worker.stop_importing(connection);
+    },
+    apply_together: Worker::join_parallel_apply,
+    turn_ended: Worker::send_broadcasts,
+    feed_replicas: |worker, backend| worker.feed_replicas(backend),
+    every_100_ms,
+    message_arrived: |worker, delivery| worker.deliver(delivery),
+    notice_arrived: |worker, token, client, notice| worker.hand_notice(token, client, notice),
+    migrate: Worker::resume_migration,
+    shut_down: |worker, flags| worker.end_with(flags),
+};
+
+fn every_100_ms(worker: &mut Worker, is_second_over: bool) {
+    if is_second_over && !worker.replicas.is_empty() {
+        worker.keep_waiting_replicas();
+    }
+    if worker.thread == 0 {
+        worker.replication_cron(is_second_over);
+        worker.limit_tracking();
+        worker.end_broadcasting();
+        worker.expire_own_keys();
+    }
+}
