@@ -258,7 +258,7 @@ impl Clients {
     }
 }
 
-/// What ends clients' connections.
+/// A server that can end clients' connections.
 pub trait Disconnects {
     /// Ends the connection of a client that is marked as killed: from here on it is in no list and is not
     /// served; its thread closes the connection.

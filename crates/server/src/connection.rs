@@ -18,12 +18,12 @@ use martlet_net::{Buffer, Token};
 use martlet_protocol::reply::SharedBulk;
 use martlet_protocol::request::Partial;
 
+use crate::batch::ParsedRequest;
 use crate::clients::ClientInfo;
 use crate::pubsub::subscriptions::Subscriptions;
 use crate::registry::Entry;
 use crate::replication::primary::Phase;
 use crate::replication::source::ReplicaLink;
-use crate::runtime::parsed::ParsedRequest;
 use crate::slow_path::SessionFlags;
 use crate::tracking::table::TrackingState;
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod address;
+mod batch;
 pub mod clients;
 pub mod cluster;
 pub mod commandlog;

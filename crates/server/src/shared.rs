@@ -235,7 +235,7 @@ pub struct Shared<W> {
     pub started_ms: i64,
     /// Primaries and replicas.
     pub replication: Replication,
-    /// What subsystems keep whose types are above this.
+    /// State of subsystems whose types are above this one.
     pub slots: Slots,
     /// See [`Shared::cluster`].
     pub(crate) cluster: OnceLock<ClusterNode>,

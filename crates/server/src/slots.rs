@@ -16,7 +16,7 @@ pub enum Place {
 
 const COUNT: usize = Place::ParallelApply as usize + 1;
 
-/// What is kept in a slot.
+/// A type that a slot keeps.
 pub trait Kept: Default + Send + Sync + 'static {
     /// Its place, which no other type has.
     const PLACE: Place;
@@ -27,7 +27,7 @@ pub trait Kept: Default + Send + Sync + 'static {
 pub struct Slots([OnceLock<Box<dyn Any + Send + Sync>>; COUNT]);
 
 impl Slots {
-    /// What the subsystem keeps here, as it begins if nothing has asked for it before.
+    /// The subsystem's state here; its default at the first call.
     ///
     /// # Panics
     /// If another type has the same place, which is a defect.

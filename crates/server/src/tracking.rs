@@ -163,7 +163,7 @@ impl Worker {
             let mut notice = None;
             for &id in &invalidation.clients {
                 let Some(tracker) = self.shared.tracking.get(id) else { continue };
-                if tracker.options.bcast || (tracker.options.noloop && id == self.origin) {
+                if tracker.options.bcast || (tracker.options.noloop && id == self.pushes.origin()) {
                     continue;
                 }
                 let notice =
@@ -172,11 +172,8 @@ impl Worker {
             }
             if invalidation.broadcast {
                 // An expiry is nobody's own change: who follows prefixes is told of it under NOLOOP, too.
-                let origin = if invalidation.cause == Cause::Expiry { 0 } else { self.origin };
-                let change = self.broadcasts.entry(invalidation.key.clone()).or_insert(origin);
-                if *change != origin {
-                    *change = 0;
-                }
+                let origin = if invalidation.cause == Cause::Expiry { 0 } else { self.pushes.origin() };
+                self.pushes.broadcast(&invalidation.key, origin);
             }
         }
         if news.flushed && self.shared.tracking.count.load(Ordering::Relaxed) > 0 {
@@ -191,10 +188,10 @@ impl Worker {
 
     /// Tells those who want to know of keys by prefix what has changed since this was done last.
     pub(crate) fn send_broadcasts(&mut self) {
-        if self.broadcasts.is_empty() {
+        if !self.pushes.has_broadcasts() {
             return;
         }
-        let changed = std::mem::take(&mut self.broadcasts);
+        let changed = self.pushes.take_broadcasts();
         // There may be very many prefixes: those are copied for which something has changed.
         let table = lock(&self.shared.tracking.prefixes);
         let is_due = |(prefix, _): &(&Vec<u8>, &Vec<u64>)| with_prefix(&changed, prefix).next().is_some();
@@ -237,7 +234,7 @@ impl Worker {
         let mail = Mail::Notice { token: to.token, client: to.id, notice };
         if to.thread == self.thread {
             self.shared.leave(self.thread, mail);
-            self.has_mail = true;
+            self.inbox.note();
         } else {
             self.shared.send(to.thread, mail);
         }

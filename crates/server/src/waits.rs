@@ -1,4 +1,4 @@
-//! How clients wait that a request blocks: what ends their wait, and those that wait for copies.
+//! Waits of blocked clients: their ends, and the clients that wait for copies.
 
 use std::sync::Arc;
 

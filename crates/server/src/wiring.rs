@@ -1,6 +1,7 @@
-//! Which subsystem does what at which turn of the runtime.
+//! The table of hooks: for each turn of the runtime, the subsystems' functions.
 
 use crate::commands::HANDLERS;
+use crate::replication::replica::thread::start;
 use crate::runtime::Worker;
 use crate::runtime::hooks::Hooks;
 
@@ -26,6 +27,7 @@ pub static HOOKS: Hooks = Hooks {
         worker.stop_importing(connection);
     },
     apply_together: Worker::join_parallel_apply,
+    copy_primary: start,
     turn_ended: Worker::send_broadcasts,
     feed_replicas: |worker, backend| worker.feed_replicas(backend),
     every_100_ms,
@@ -36,7 +38,7 @@ pub static HOOKS: Hooks = Hooks {
 };
 
 fn every_100_ms(worker: &mut Worker, is_second_over: bool) {
-    if is_second_over && !worker.replicas.is_empty() {
+    if is_second_over && worker.feeder.count() > 0 {
         worker.keep_waiting_replicas();
     }
     if worker.thread == 0 {

@@ -1,4 +1,4 @@
-//! What all subcommands of DEBUG have in common.
+//! Flags of all subcommands of DEBUG.
 
 use martlet_command::Flags;
 

@@ -20,7 +20,7 @@ static TIME: ServerCommand = command("time", 1, time as ServerHandler)
 fn time(call: &mut Call<'_>) -> Outcome {
     let now_us = match call.deny_blocking {
         // In a transaction or a script the time stands still; in a busy script it goes on from turn to turn.
-        true => call.worker.frozen_us,
+        true => call.worker.turn.frozen_us(),
         false => call.worker.shared.clock.unix_us(),
     };
     call.reply.array(2);

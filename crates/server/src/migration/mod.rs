@@ -61,7 +61,7 @@ impl Worker {
         self.send_portion(Box::new(Migration {
             token: connection.token,
             client: connection.info.id,
-            origin: self.origin,
+            origin: self.pushes.origin(),
             entry,
             args: args.to_owned(),
             destination: Arc::new(request.destination),
@@ -126,7 +126,7 @@ impl Worker {
     /// while a busy script has one of the keys' shards.
     pub(crate) fn go_on_with(&mut self, mut migration: Box<Migration>, mut answers: Answers) {
         if self.shared.postpones(self.now_ms).is_some() {
-            return self.paused_migrations.push((migration, answers));
+            return self.waits.pause_migration(migration, answers);
         }
         let clock = &self.shared.clock;
         let began = clock.raw();
@@ -136,9 +136,9 @@ impl Worker {
             return self.postpone_migration(MigrationStep::Settle(migration, answers));
         }
         let settled = migration.settle(&mut self.keys, &mut answers);
-        let origin = std::mem::replace(&mut self.origin, migration.origin);
+        let origin = self.pushes.set_origin(migration.origin);
         self.release_keys();
-        self.origin = origin;
+        self.pushes.set_origin(origin);
         if !migration.copy {
             self.shared.clear_marks(migration.db, settled.iter().map(Vec::as_slice));
         }

@@ -1,4 +1,4 @@
-//! What is kept of MIGRATEs under way: the server's part, and each one with its keys.
+//! State of MIGRATEs under way: the server's part, and each one with its keys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

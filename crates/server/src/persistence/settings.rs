@@ -1,4 +1,4 @@
-//! What of the configuration matters to files.
+//! Settings of files, from the configuration.
 
 use std::sync::{Arc, Mutex};
 

@@ -120,7 +120,7 @@ impl Worker {
     pub(crate) fn publish_to_all(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
         let Some(node) = self.shared.cluster() else { return self.publish(kind, channel, payload) };
         let (channel_here, message) = (channel.to_vec(), payload.to_vec());
-        if let Some(held) = &mut self.held_messages {
+        if let Some(held) = self.scripts.held() {
             // A script's messages leave once it is done.
             held.push(HeldMessage { kind, channel: channel_here, payload: message, is_for_all: true });
             return self.shared.hub.publish(kind, channel, payload, |_, _| ());
@@ -136,7 +136,7 @@ impl Worker {
         if shared.hub.clients.load(Ordering::Acquire) == 0 {
             return 0;
         }
-        if let Some(held) = &mut self.held_messages {
+        if let Some(held) = self.scripts.held() {
             let (channel_here, message) = (channel.to_vec(), payload.to_vec());
             held.push(HeldMessage { kind, channel: channel_here, payload: message, is_for_all: false });
             return shared.hub.publish(kind, channel, payload, |_, _| ());
@@ -151,8 +151,8 @@ impl Worker {
             }
             is_flood |= shared.is_flooded(thread);
         });
-        self.has_mail |= to_self;
-        self.is_flooding |= is_flood;
+        self.inbox.note_if(to_self);
+        self.pushes.note_flood(is_flood);
         count
     }
 

@@ -26,12 +26,12 @@ impl Worker {
     #[cold]
     pub(crate) fn feed_replicas(&mut self, backend: &mut dyn Backend) {
         let journal = &self.shared.engine.journal;
-        if !self.replicas.is_empty() {
+        if self.feeder.count() > 0 {
             // Before the check for available data: a thread that adds to it then wakes this one.
             self.shared.wait_for_stream(self.thread);
             journal.pump(journal.end());
             // One that ends leaves the list: its successor in that place comes in the next turn.
-            for index in 0..self.replicas.len() {
+            for index in 0..self.feeder.count() {
                 let Some(mut connection) = self.replica_at(index) else { continue };
                 self.feed_replica(backend, &mut connection);
                 self.finish(connection);
@@ -40,7 +40,7 @@ impl Worker {
             journal.pump(journal.end());
         }
         let end = journal.end();
-        if std::mem::replace(&mut self.stream_seen, end) != end {
+        if self.feeder.see(end) {
             self.shared.wake_feeders();
         }
     }
@@ -117,7 +117,7 @@ impl Worker {
         let channel = if replica.is_rdb_channel() { flag::RDB_CHANNEL } else { 0 };
         connection.info.flags.fetch_or(flag::REPLICA | channel, Ordering::Relaxed);
         connection.session.flags.set(SessionFlags::MONITOR, true);
-        self.replicas.push(connection.token);
+        self.feeder.add(connection.token);
         self.shared.replication.primary.add(replica, self.now_ms);
         self.note_replicas();
     }
@@ -141,7 +141,7 @@ impl Worker {
         tracing::info!("Connection with replica {channel}{} lost.", link.replica.name());
         self.shared.replication.primary.end_other_channel(self.shared, &link.replica);
         connection.info.flags.fetch_and(!(flag::REPLICA | flag::RDB_CHANNEL), Ordering::Relaxed);
-        self.replicas.retain(|token| *token != connection.token);
+        self.feeder.remove(connection.token);
         self.shared.replication.primary.remove(&link.replica, self.now_ms);
         self.note_replicas();
     }
@@ -239,7 +239,7 @@ impl Worker {
     /// Keeps the connections of replicas that wait for their data set alive, once a second; they need not
     /// answer in that time.
     pub(crate) fn keep_waiting_replicas(&mut self) {
-        for index in 0..self.replicas.len() {
+        for index in 0..self.feeder.count() {
             let Some(mut connection) = self.replica_at(index) else { continue };
             let is_idle = connection.output_bytes() == 0;
             if let Some(link) = &connection.replica
@@ -262,7 +262,7 @@ impl Worker {
 
     /// The connection of the replica of this number among this thread's, taken.
     fn replica_at(&mut self, index: usize) -> Option<Box<Connection>> {
-        let token = *self.replicas.get(index)?;
+        let token = self.feeder.get(index)?;
         self.take(token)
     }
 }

@@ -9,6 +9,7 @@ mod cron;
 pub mod failover;
 pub mod failover_state;
 pub(crate) mod feed;
+mod good_replicas;
 pub mod link;
 pub mod offset;
 pub mod primary;

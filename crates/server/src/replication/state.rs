@@ -1,4 +1,4 @@
-//! What the server keeps as a primary and as a replica.
+//! Replication's state of the server, as a primary and as a replica.
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -1,4 +1,4 @@
-//! What users may do, asked for a connection's request, and what becomes of a connection when users change.
+//! Rights of a connection's user, checked for its requests, and changes of users as connections follow them.
 //!
 //! Invariant: a connection follows a change of its user before it runs later input.
 

@@ -68,7 +68,7 @@ impl Worker {
             args: resolved(args, &block.resolved),
             resp3: connection.session.resp3,
             user: connection.session.user.clone(),
-            origin: self.origin,
+            origin: self.pushes.origin(),
             touches: !connection.session.flags.has(SessionFlags::NO_TOUCH),
         };
         let db = connection.session.db;
@@ -88,11 +88,11 @@ impl Worker {
             // again.
             Wait::Copies(copies) => {
                 let (waiter, recorded) = (waiter.clone(), connection.recorded);
-                self.copy_waiters.push(CopyWaiter { waiter, copies, runs_again: false, recorded });
+                self.waits.await_copies(CopyWaiter { waiter, copies, runs_again: false, recorded });
             }
             Wait::Replicated(copies) => {
                 let (waiter, recorded) = (waiter.clone(), copies.position);
-                self.copy_waiters.push(CopyWaiter { waiter, copies, runs_again: true, recorded });
+                self.waits.await_copies(CopyWaiter { waiter, copies, runs_again: true, recorded });
             }
             Wait::Shutdown => self.shared.pending_shutdown.add(waiter.clone()),
             Wait::Keys(..) => {}
@@ -241,9 +241,9 @@ impl Worker {
             self.shared.send(waiter.thread, Mail::RunAgain { waiter: waiter.clone(), at_ms });
         }
         self.count_stream_for_slot(request.entry, &args);
-        let origin = std::mem::replace(&mut self.origin, request.origin);
+        let origin = self.pushes.set_origin(request.origin);
         self.release_keys();
-        self.origin = origin;
+        self.pushes.set_origin(origin);
         Some(exhausted)
     }
 
@@ -313,14 +313,14 @@ impl Worker {
         // Before it, too: a file that is switched off counts as durable.
         let is_off = self.shared.persistence.log.facts().phase == Phase::Off;
         let mut due = Vec::new();
-        for mut of in std::mem::take(&mut self.copy_waiters) {
+        for mut of in self.waits.take_copies() {
             of.copies.offset = of.copies.offset.or_else(|| self.shared.offset_of(of.recorded));
             let (is_on_disk, replicas) = self.copies(&of.copies);
             let is_met = is_on_disk >= of.copies.local && replicas >= of.copies.replicas as i64;
             if is_met || is_off && of.copies.local {
                 due.push((of, is_on_disk, replicas));
             } else if !of.waiter.has_ended() {
-                self.copy_waiters.push(of);
+                self.waits.await_copies(of);
             }
         }
         for (CopyWaiter { waiter, copies, runs_again, .. }, is_on_disk, replicas) in due {

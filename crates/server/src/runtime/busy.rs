@@ -167,19 +167,21 @@ impl Worker {
             });
             std::mem::swap(&mut worker.keys, guest);
             let place = std::mem::replace(&mut worker.gate_state, GateState::Excluded);
-            let messages = worker.held_messages.take();
-            let origin = std::mem::take(&mut worker.origin);
-            let (mark, anchor) = (worker.mark, worker.anchor);
+            let messages = worker.scripts.hold(None);
+            let origin = worker.pushes.set_origin(0);
+            let (mark, anchor) = (worker.mark, worker.turn.anchor());
             worker.refresh_time();
             // For the script, time stands still between two such turns: one that waits for a moment ends.
-            let frozen_us = worker.anchor.0;
+            let frozen_us = worker.turn.anchor().0;
             if let Err(error) = worker.poll_while_script_runs(Some(token), Duration::ZERO, backend) {
                 worker.end_for(&error);
             }
-            (worker.mark, worker.anchor) = (mark, anchor);
-            (worker.now_ms, worker.frozen_us) = (frozen_us / 1_000, frozen_us);
-            worker.origin = origin;
-            worker.held_messages = messages;
+            worker.mark = mark;
+            worker.turn.set_anchor(anchor);
+            worker.turn.freeze_at(frozen_us);
+            worker.now_ms = frozen_us / 1_000;
+            worker.pushes.set_origin(origin);
+            worker.scripts.hold(messages);
             worker.gate_state = place;
             std::mem::swap(&mut worker.keys, guest);
             worker.keys.set_time(worker.now_ms);
@@ -197,7 +199,7 @@ impl Worker {
     ) -> io::Result<()> {
         self.send_but_to(token, backend);
         backend.poll(Some(wait), self)?;
-        self.has_mail |= self.shared.has_mail(self.thread);
+        self.inbox.note_if(self.shared.has_mail(self.thread));
         self.read_mail();
         self.process_ready();
         self.send_but_to(token, backend);
@@ -353,7 +355,7 @@ impl Worker {
                 steps.into_iter().for_each(|step| (self.hooks.migrate)(self, step));
             }
         }
-        self.has_mail |= !self.postponed.mail.is_empty();
+        self.inbox.note_if(!self.postponed.mail.is_empty());
         if let Some(flags) = self.postponed.shutdown.take() {
             self.enter();
             (self.hooks.shut_down)(self, flags);

@@ -140,10 +140,10 @@ impl Worker {
         }
         if self.shared.slow_path_reasons.has(SlowPathReason::HotKeys) {
             // Every command is to be noted.
-            self.noted_ns = 0;
+            self.meter.note_all();
         }
         if connection.session.flags.has(SessionFlags::TRACKING) {
-            self.origin = connection.info.id;
+            self.pushes.set_origin(connection.info.id);
         }
         if is_queued {
             self.enqueue(connection, entry, args);
@@ -151,14 +151,14 @@ impl Worker {
             reply.simple("QUEUED");
         } else {
             self.execute(connection, reply, entry, args, false);
-            if !self.unanswered.is_empty() {
+            if self.left.is_any() {
                 self.answer_from_outside(connection, reply);
             }
             self.feed_monitors(connection, entry, args);
             self.after_command(connection, entry);
         }
         reply.set_resp3(connection.session.resp3);
-        if std::mem::take(&mut self.origin) != 0 {
+        if self.pushes.set_origin(0) != 0 {
             (self.hooks.tracked_request_ended)(self, connection, entry);
         }
         self.yield_to_mail(connection);
@@ -384,12 +384,8 @@ impl Worker {
     pub(crate) fn count_run(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let stats = self.stats();
         stats.total_commands.add(1);
-        stats.commands[entry.stats_id].record(cost.ns, self.tracks_latency);
-        let limits = &self.log_limits;
-        if cost.ns >= self.noted_ns
-            || cost.reply_bytes as u64 >= limits.reply_bytes
-            || args.encoded_bytes_at_most() as u64 >= limits.request_bytes
-        {
+        stats.commands[entry.stats_id].record(cost.ns, self.meter.tracks_latency());
+        if self.meter.may_note(cost.ns, cost.reply_bytes as u64, || args.encoded_bytes_at_most() as u64) {
             self.note_run(connection, entry, args, cost);
         }
     }
@@ -552,14 +548,14 @@ impl Worker {
         let at_s = self.now_ms / 1000;
         self.count_for_keys(entry, args, cost);
         self.count_for_slot(connection, entry, args, cost);
-        if cost.ns >= self.latency_ns && !entry.spec.flags.has(Flags::BLOCKING) {
+        if self.meter.is_latency(cost.ns) && !entry.spec.flags.has(Flags::BLOCKING) {
             let event = if entry.spec.flags.has(Flags::FAST) { "fast-command" } else { "command" };
             self.shared.latency.add(event, at_s, cost.ns / 1_000_000);
         }
         if entry.spec.flags.has(Flags::SKIP_SLOWLOG) {
             return;
         }
-        let (limits, config) = (self.log_limits, self.config.current().clone());
+        let (limits, config) = (self.meter.limits(), self.config.current().clone());
         // A script's call is not a request, and unwanted output not a reply.
         let is_request = !self.shared.scripts.running(self.thread).is_running();
         let is_shown = !connection.session.flags.has(SessionFlags::REPLY_MODE);
@@ -583,7 +579,7 @@ impl Worker {
     fn count_for_keys(&mut self, entry: &Entry, args: &Args<'_>, cost: Cost) {
         let hotkeys = &self.shared.hotkeys;
         if !hotkeys.is_active() {
-            return self.reset_noted_time();
+            return self.meter.reset();
         }
         let mut indexes = Vec::new();
         if self.shared.scripts.running(self.thread).is_running() || !entry.spec.data_keys(args, &mut indexes)

@@ -1,4 +1,4 @@
-//! What subsystems do at the runtime's turns: a table of functions, handed to each worker at start.
+//! The subsystems' functions that the runtime calls: a table, handed to each worker at start.
 //!
 //! Invariant: a feature that is off costs no more than the check before its hook is called, which is the
 //! runtime's.
@@ -8,8 +8,8 @@ use martlet_net::{Backend, Token};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
-use super::Worker;
 use super::call::ServerHandler;
+use super::{Shared, Worker};
 use crate::config::ShutdownFlags;
 use crate::connection::Connection;
 use crate::migration::state::MigrationStep;
@@ -39,6 +39,8 @@ pub struct Hooks {
     pub before_close: fn(&mut Worker, &mut Connection),
     /// All threads are called to apply the primary's stream together.
     pub apply_together: fn(&mut Worker),
+    /// The server has become a replica: it copies its primary from now on.
+    pub copy_primary: fn(&'static Shared),
     /// A turn of the loop ends in which keys were changed that are broadcast; no output has left yet.
     pub turn_ended: fn(&mut Worker),
     /// The turn's output has left, on a server with replicas.

@@ -16,8 +16,8 @@ use martlet_protocol::request::{Args, Parsed, Partial, ProtocolError, RequestLim
 use martlet_protocol::room;
 
 use super::Worker;
-use super::batch::{Batch, Request};
 use super::outbox::Action;
+use crate::batch::{Batch, Request};
 use crate::connection::{Connection, Suspended};
 use crate::containment::{Contained, contain};
 use crate::slow_path::SessionFlags;
@@ -165,8 +165,8 @@ impl Worker {
     #[cold]
     fn give_up_request(&mut self, connection: &mut Connection, panic: Contained) {
         self.keys.abandon();
-        self.origin = 0;
-        self.slot_use.end_nested(false);
+        self.pushes.set_origin(0);
+        self.meter.slot_use.end_nested(false);
         self.enter();
         connection.partial = Partial::default();
         connection.discard_output();
@@ -177,7 +177,7 @@ impl Worker {
     fn process_slice(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         self.follow_user(connection);
         connection.runs_scripts = false;
-        let mut batch = self.batch.take().unwrap_or_default();
+        let mut batch = self.intake.batch.take().unwrap_or_default();
         let mut out = std::mem::take(&mut connection.out);
         if out.capacity() == 0 {
             out = self.outbox.buffer();
@@ -235,7 +235,7 @@ impl Worker {
         } else {
             self.check_output_limit(connection);
         }
-        self.batch = Some(batch);
+        self.intake.batch = Some(batch);
         consumed
     }
 
@@ -254,11 +254,11 @@ impl Worker {
         let mut at = start;
         if let Some(parsed) = connection.parsed.take() {
             at = parsed.give(&input[start..], batch).map_or(start, |len| start + len);
-            self.spare_requests.put(parsed);
+            self.intake.spare_requests.put(parsed);
         } else if !limits.unauthenticated
             && connection.partial.is_at_rest()
             && input.len() as i64 <= limits.bulk_max_bytes
-            && let Some(announced) = &mut self.announced
+            && let Some(announced) = &mut self.intake.announced
             && announced.take(connection.token, input, batch)
         {
             return Ok(());
@@ -270,7 +270,7 @@ impl Worker {
                 Parsed::Incomplete => break,
                 Parsed::Complete(end) => {
                     let spans = &batch.spans[first_span..];
-                    let entry = self.command_cache.resolve(self.shared.registry, input, spans);
+                    let entry = self.intake.command_cache.resolve(self.shared.registry, input, spans);
                     batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
                     let args = Args::new(input, spans).with_long(connection.partial.long());
                     let hash = entry.and_then(|entry| entry.first_key_hash(&args));
@@ -334,7 +334,7 @@ impl Worker {
                     connection.query = long.unfold(&input[request.start as usize..]);
                     *consumed = input.len();
                 } else if let Some(Suspended::Deferred) = connection.suspended {
-                    connection.parsed = self.spare_requests.keep(batch, request);
+                    connection.parsed = self.intake.spare_requests.keep(batch, request);
                 }
                 return false;
             }
@@ -360,7 +360,7 @@ impl Worker {
     pub(super) fn note_parse(&mut self) {
         #[cfg(test)]
         {
-            self.parse_count += 1;
+            self.intake.parse_count += 1;
         }
     }
 

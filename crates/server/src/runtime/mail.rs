@@ -1,5 +1,6 @@
 //! Requests of other threads.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use martlet_base::copy;
@@ -12,20 +13,55 @@ use crate::migration::state::MigrationStep;
 use crate::runtime::Mail;
 use crate::slow_path::SessionFlags;
 
+/// A thread's mail, as far as it has been taken out of the mailbox.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    /// Messages that are not handled yet.
+    mails: VecDeque<Mail>,
+    /// The mailbox is to be read.
+    is_due: bool,
+}
+
+impl Inbox {
+    /// Has the mailbox read before the thread goes on.
+    pub fn note(&mut self) {
+        self.is_due = true;
+    }
+
+    /// As [`Inbox::note`] if that is so.
+    pub fn note_if(&mut self, is_due: bool) {
+        self.is_due |= is_due;
+    }
+
+    /// Whether it is to be read.
+    pub fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.is_due)
+    }
+
+    /// Handles these before those that are there.
+    fn put_before(&mut self, earlier: VecDeque<Mail>) {
+        let newer = std::mem::replace(&mut self.mails, earlier);
+        self.mails.extend(newer);
+    }
+}
+
 impl Worker {
     /// Carries out other threads' requests.
     pub(super) fn read_mail(&mut self) {
-        if !std::mem::take(&mut self.has_mail) {
+        if !self.inbox.take_due() {
             return;
         }
         self.enter();
         if !self.is_excluded() {
-            let newer = std::mem::replace(&mut self.mail, std::mem::take(&mut self.postponed.mail));
-            self.mail.extend(newer);
+            self.inbox.put_before(std::mem::take(&mut self.postponed.mail));
         }
-        self.mail.extend(self.shared.receive(self.thread));
+        self.inbox.mails.extend(self.shared.receive(self.thread));
         // One by one: a message that waits for a busy script lets later ones be read.
-        while let Some(mail) = self.mail.pop_front() {
+        while let Some(mail) = self.inbox.mails.pop_front() {
             if self.is_excluded() && self.must_wait(&mail) {
                 self.postponed.mail.push_back(mail);
                 continue;
@@ -83,7 +119,7 @@ impl Worker {
         connection.suspended = Some(Suspended::Paused);
         connection.info.flags.fetch_or(flag::POSTPONED, Ordering::Relaxed);
         self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
-        self.paused.push(connection.token);
+        self.waits.pause(connection.token);
     }
 
     /// Ends that, if the client was held.
@@ -98,10 +134,10 @@ impl Worker {
     /// Continues requests that CLIENT PAUSE, a full journal, or a key under way to another server has
     /// postponed.
     pub(crate) fn resume_paused(&mut self) {
-        for (migration, answers) in std::mem::take(&mut self.paused_migrations) {
+        for (migration, answers) in self.waits.take_migrations() {
             (self.hooks.migrate)(self, MigrationStep::Settle(migration, answers));
         }
-        for token in std::mem::take(&mut self.paused) {
+        for token in self.waits.take_paused() {
             let Some(mut connection) = self.take(token) else { continue };
             if let Some(Suspended::Paused) = connection.suspended {
                 self.end_postponement(&mut connection);
@@ -116,9 +152,9 @@ impl Worker {
     /// Ends a client's turn after a request whose messages it may itself get, so that they come right behind
     /// its reply; and that of a client that publishes faster than threads can follow.
     pub(crate) fn yield_to_mail(&mut self, connection: &mut Connection) {
-        connection.is_flooding = std::mem::take(&mut self.is_flooding);
+        connection.is_flooding = self.pushes.take_flood();
         let follows = connection.session.flags.has(SessionFlags::GETS_MAIL);
-        if (connection.is_flooding || (follows && self.has_mail)) && connection.suspended.is_none() {
+        if (connection.is_flooding || (follows && self.inbox.is_due())) && connection.suspended.is_none() {
             connection.suspended = Some(Suspended::Yields);
         }
     }

@@ -4,7 +4,6 @@
 //! A worker touches its backend only between polls; during one it is the backend's sink and notes what to do.
 
 mod access;
-pub(crate) mod batch;
 pub(crate) mod blocking;
 mod busy;
 pub mod call;
@@ -15,23 +14,30 @@ mod connections;
 mod cron;
 pub(crate) mod dispatch;
 mod eviction;
+mod feeder;
 pub mod hooks;
 mod input;
+mod intake;
 mod mail;
+mod meter;
 mod monitor;
 mod outbox;
 mod output;
 pub(crate) mod outside;
-pub(crate) mod parsed;
+mod parsed;
 mod prefetch;
+mod pushes;
 pub(crate) mod route;
 mod saving;
+mod scripts;
 mod sink;
 mod slot_use;
 mod timers;
 pub(crate) mod transaction;
+mod turn_clock;
+mod wait_list;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,34 +48,29 @@ use martlet_base::random::Random;
 use martlet_base::sync::Alone;
 use martlet_command::Settings;
 use martlet_engine::{Deletion, Deletions, Keys, Touch};
-use martlet_journal::Position;
 use martlet_net::{Backend, Token};
-use martlet_persistence::EmptyFile;
 
 use crate::cluster::node::ClusterNode;
 use crate::cluster::routes::Routes;
-use crate::cluster::usage::RequestUse;
-use crate::commandlog::LogLimits;
 use crate::config::{Config, ConfigReader};
 use crate::connection::Connection;
-use crate::migration::exchange::Answers;
-use crate::migration::state::Migration;
-use crate::pubsub::hub::HeldMessage;
-use crate::scripting::compiled::Scripting;
-use crate::scripting::loaded::Functions;
 use crate::shared;
 use crate::stats::ThreadStats;
-use crate::waits::CopyWaiter;
 
-use batch::Batch;
 use busy::{BackendPlace, Postponed, ScriptClient};
-use command_cache::CommandCache;
 use connections::Connections;
+use feeder::ReplicaFeeder;
 use hooks::Hooks;
+use intake::Intake;
+use mail::Inbox;
+use meter::CostMeter;
 use outbox::{Action, Outbox};
-use outside::Unanswered;
-use parsed::{Announced, SpareRequests};
+use outside::LeftOutside;
+use pushes::PushState;
+use scripts::ScriptRuntime;
 use timers::Timers;
+use turn_clock::TurnClock;
+use wait_list::WaitList;
 
 /// The state that all threads share, with mail to workers.
 pub type Shared = shared::Shared<Worker>;
@@ -101,7 +102,7 @@ fn uncounted(shared: &Shared) -> &'static ThreadStats {
 pub struct Worker {
     /// What all threads share.
     pub shared: &'static Shared,
-    /// What subsystems do with it.
+    /// The subsystems' functions.
     pub hooks: &'static Hooks,
     /// This thread's number.
     pub thread: usize,
@@ -119,74 +120,35 @@ pub struct Worker {
     pub now_ms: i64,
     /// A raw reading of the clock: when the command that runs now began.
     pub mark: u64,
-    /// The wall clock, Unix microseconds, and the raw reading at the same instant, as of this loop's first
-    /// work.
-    anchor: (i64, u64),
-    /// TIME's value in the running transaction or script, Unix microseconds.
-    pub(crate) frozen_us: i64,
-    /// When this turn of the loop began: a raw reading, once it did something.
-    pub(crate) turn_began: Option<u64>,
-    /// Limits of the command log.
-    pub log_limits: LogLimits,
-    /// Commands slower than this go to the latency monitor, in nanoseconds.
-    pub latency_ns: u64,
-    /// The lower of the limits on a command's time; 0 as well while HOTKEYS counts, or slots' use is counted.
-    pub(crate) noted_ns: u64,
-    /// Counters for slots, and the facts of the present request.
-    pub(crate) slot_use: RequestUse,
+    /// The clocks of this turn.
+    pub(crate) turn: TurnClock,
+    /// The measure of commands' costs.
+    pub(crate) meter: CostMeter,
     /// So much output may wait whatever the client's class.
     output_free_bytes: u64,
-    /// Whether commands' times are kept as histograms.
-    pub tracks_latency: bool,
     /// This thread's connections.
     pub(crate) connections: Connections,
     /// Pending socket operations.
     outbox: Outbox,
     /// When it has to do what.
     pub(crate) timers: Timers,
-    /// Clients that WAIT or WAITAOF.
-    pub(crate) copy_waiters: Vec<CopyWaiter>,
+    /// Clients that wait, but for those in keys' queues.
+    pub(crate) waits: WaitList,
     /// Replicas' connections.
-    pub(crate) replicas: Vec<Token>,
-    /// The end of the journal when this thread last had others look at it for replicas.
-    pub(crate) stream_seen: Position,
+    pub(crate) feeder: ReplicaFeeder,
     /// Connections with input left to process.
     ready: VecDeque<Token>,
-    /// Connections whose request is to run again: see [`Worker::postpone`].
-    pub(crate) paused: Vec<Token>,
-    /// Migrated keys whose deletion waits for CLIENT PAUSE to end.
-    pub(crate) paused_migrations: Vec<(Box<Migration>, Answers)>,
-    /// `None` while it is in use.
-    batch: Option<Box<Batch>>,
-    /// What the backend has announced, parsed.
-    announced: Option<Box<Announced>>,
-    spare_requests: SpareRequests,
-    /// How often a request was parsed, whole or not.
-    #[cfg(test)]
-    parse_count: usize,
-    command_cache: CommandCache,
+    /// Buffers and caches of parsing.
+    intake: Intake,
     gate_state: GateState,
-    /// Messages taken out of the mailbox that are not handled yet.
-    mail: VecDeque<Mail>,
-    /// The mailbox is to be read.
-    pub(crate) has_mail: bool,
-    /// The tracking client whose request runs; 0 if none does.
-    pub(crate) origin: u64,
-    /// Changed keys that are broadcast at the end of the loop, each with its `origin`, or 0 if that was not
-    /// always the same.
-    pub(crate) broadcasts: BTreeMap<Vec<u8>, u64>,
-    /// What this thread has for scripts, once one has run; taken out while one does.
-    pub(crate) scripting: Option<Box<Scripting>>,
-    /// The same for functions.
-    pub(crate) functions: Option<Box<Functions>>,
-    /// Messages of the script that runs.
-    pub(crate) held_messages: Option<Vec<HeldMessage>>,
-    /// What the present request has left to be done outside the gate.
-    pub(crate) unanswered: Vec<Unanswered>,
-    /// The data set was emptied behind the gate: its file.
-    pub(crate) empty_file: Option<EmptyFile>,
-    /// A message published now waits in a mailbox that has too much.
-    pub(crate) is_flooding: bool,
+    /// Mail that is not handled yet.
+    pub(crate) inbox: Inbox,
+    /// State of pushes to clients.
+    pub(crate) pushes: PushState,
+    /// Interpreters, and a script's messages.
+    pub(crate) scripts: ScriptRuntime,
+    /// Work for outside the gate.
+    pub(crate) left: LeftOutside,
     /// Which node answers for which slot, as of this loop, if the server is one.
     pub(crate) routes: Option<Follower<Routes>>,
     /// The limit on memory, as this thread sees it.
@@ -213,41 +175,21 @@ impl Worker {
             config,
             now_ms: shared.clock.unix_ms(),
             mark: shared.clock.raw(),
-            anchor: (0, 0),
-            frozen_us: 0,
-            turn_began: None,
-            log_limits: LogLimits::NONE,
-            latency_ns: u64::MAX,
-            noted_ns: u64::MAX,
-            slot_use: RequestUse::default(),
+            turn: TurnClock::default(),
+            meter: CostMeter::new(),
             output_free_bytes: 0,
-            tracks_latency: true,
             connections: Connections::default(),
             outbox: Outbox::default(),
             timers: Timers::default(),
-            copy_waiters: Vec::new(),
-            replicas: Vec::new(),
-            stream_seen: 0,
+            waits: WaitList::default(),
+            feeder: ReplicaFeeder::default(),
             ready: VecDeque::new(),
-            paused: Vec::new(),
-            paused_migrations: Vec::new(),
-            batch: None,
-            announced: None,
-            spare_requests: SpareRequests::default(),
-            #[cfg(test)]
-            parse_count: 0,
-            command_cache: CommandCache::default(),
+            intake: Intake::default(),
             gate_state: GateState::Outside,
-            mail: VecDeque::new(),
-            has_mail: false,
-            origin: 0,
-            broadcasts: BTreeMap::new(),
-            scripting: None,
-            functions: None,
-            held_messages: None,
-            unanswered: Vec::new(),
-            empty_file: None,
-            is_flooding: false,
+            inbox: Inbox::default(),
+            pushes: PushState::default(),
+            scripts: ScriptRuntime::default(),
+            left: LeftOutside::default(),
             routes: shared.cluster().map(ClusterNode::follow),
             memory: eviction::Memory::new(),
             backend: BackendPlace::None,
@@ -274,14 +216,7 @@ impl Worker {
     pub fn apply_config(&mut self) {
         let config = self.config.current().clone();
         self.settings = Arc::new(crate::settings::from_config(&config));
-        self.log_limits = LogLimits::of(&config);
-        self.latency_ns = match config.latency_monitor_threshold_ms {
-            0 => u64::MAX,
-            ms => ms.saturating_mul(1_000_000),
-        };
-        self.slot_use.configure(&config);
-        self.reset_noted_time();
-        self.tracks_latency = config.latency_tracking;
+        self.meter.configure(&config);
         let limits = config.client_output_buffer_limits.iter().flat_map(|of| [of.soft_bytes, of.hard_bytes]);
         self.output_free_bytes = limits.filter(|bytes| *bytes > 0).min().unwrap_or(u64::MAX);
         self.memory.configure(&config);
@@ -295,14 +230,6 @@ impl Worker {
         };
         self.keys.set_view(self.view_at_rest());
         self.refresh_time();
-    }
-
-    /// Records commands from the configured time on, and no others, unless all are counted for their slots.
-    pub(crate) fn reset_noted_time(&mut self) {
-        self.noted_ns = match self.slot_use.is_counted() {
-            true => 0,
-            false => self.latency_ns.min(self.log_limits.slow_ns),
-        };
     }
 
     /// Takes up the newest configuration and users, if they changed.
@@ -320,7 +247,7 @@ impl Worker {
         let now_us = self.shared.clock.unix_us();
         self.now_ms = now_us / 1_000;
         self.mark = self.shared.clock.raw();
-        self.anchor = (now_us, self.mark);
+        self.turn.set_anchor((now_us, self.mark));
         self.keys.set_time(self.now_ms);
         self.keys.touch = self.touch_policy();
     }
@@ -334,14 +261,14 @@ impl Worker {
 
     /// When the last command ended, Unix microseconds, without reading a clock.
     fn marked_us(&self) -> i64 {
-        let (wall_us, raw) = self.anchor;
-        wall_us + (self.shared.clock.elapsed_ns(raw, self.mark) / 1_000) as i64
+        self.turn.us_at(&self.shared.clock, self.mark)
     }
 
     /// Lets the time stand still for a transaction or a script that begins: TIME and expiry go by it.
     pub(crate) fn freeze_time(&mut self) {
-        self.frozen_us = self.marked_us();
-        self.now_ms = self.frozen_us / 1_000;
+        let now_us = self.marked_us();
+        self.turn.freeze_at(now_us);
+        self.now_ms = now_us / 1_000;
         self.keys.set_time(self.now_ms);
     }
 
@@ -356,7 +283,7 @@ impl Worker {
     pub fn enter(&mut self) {
         if let GateState::Outside = self.gate_state {
             // Nothing of this turn has begun.
-            if self.turn_began.is_none() && self.shared.replication.replica.calls_all() {
+            if self.turn.began().is_none() && self.shared.replication.replica.calls_all() {
                 return (self.hooks.apply_together)(self);
             }
             let engine = self.shared.engine;
@@ -367,7 +294,7 @@ impl Worker {
             self.stats().begin();
             self.timers.has_worked = true;
             self.refresh_time();
-            self.turn_began.get_or_insert(self.mark);
+            self.turn.begin(self.mark);
             self.keys.effects.recording = self.shared.engine.journal.is_on();
             // What arrives after a CONFIG SET was answered, on whichever thread, runs under the new
             // configuration.
@@ -409,7 +336,7 @@ impl Worker {
 
     /// Passes in after the gate was closed by this thread, and does before what had to wait until it is open.
     fn enter_after_closing(&mut self) {
-        let file = self.empty_file.take();
+        let file = self.left.take_empty_file();
         self.write_empty_file(file);
         self.enter();
     }
@@ -485,7 +412,7 @@ impl Worker {
 
     /// How long the next poll may sleep.
     fn sleep(&self) -> Duration {
-        let has_work = !self.ready.is_empty() || self.outbox.has_work() || self.has_mail;
+        let has_work = !self.ready.is_empty() || self.outbox.has_work() || self.inbox.is_due();
         if has_work || self.memory.is_unfinished { Duration::ZERO } else { self.timers.sleep() }
     }
 
@@ -501,9 +428,9 @@ impl Worker {
             let timeout = self.sleep();
             self.leave();
             let commands = self.stats().total_commands.get();
-            self.turn_began = None;
+            self.turn.end();
             self.with_backend(|worker, backend| backend.poll(Some(timeout), worker)).transpose()?;
-            let began = self.turn_began.unwrap_or_else(|| self.shared.clock.raw());
+            let began = self.turn.began().unwrap_or_else(|| self.shared.clock.raw());
             self.follow_config();
             if self.shared.replication.replica.calls_all() {
                 (self.hooks.apply_together)(self);
@@ -519,10 +446,10 @@ impl Worker {
                 }
             }
             self.limit_clients();
-            if !self.copy_waiters.is_empty() {
+            if self.waits.awaits_copies() {
                 self.serve_copy_waiters();
             }
-            if !self.broadcasts.is_empty() {
+            if self.pushes.has_broadcasts() {
                 // Before the replies to the changing requests: a client that has such a reply finds the
                 // notice.
                 (self.hooks.turn_ended)(self);

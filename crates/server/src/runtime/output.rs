@@ -80,7 +80,7 @@ impl Worker {
         if !self.outbox.awaiting_replicas.is_empty() && !self.is_excluded() {
             sync.ask(journal);
         }
-        if !self.outbox.has_held() && self.copy_waiters.is_empty() {
+        if !self.outbox.has_held() && !self.waits.awaits_copies() {
             shared.cancel_copy_wakeup(self.thread);
         }
     }

@@ -28,6 +28,32 @@ pub(crate) struct Unanswered {
     work: Work,
 }
 
+/// Work for outside the gate.
+#[derive(Default)]
+pub(crate) struct LeftOutside {
+    /// Of the present request.
+    unanswered: Vec<Unanswered>,
+    /// The data set was emptied behind the gate: its file.
+    empty_file: Option<EmptyFile>,
+}
+
+impl LeftOutside {
+    /// Whether the present request has left something.
+    pub fn is_any(&self) -> bool {
+        !self.unanswered.is_empty()
+    }
+
+    /// The file of a data set that was emptied is to be written.
+    pub fn set_empty_file(&mut self, file: Option<EmptyFile>) {
+        self.empty_file = file;
+    }
+
+    /// Takes that file.
+    pub fn take_empty_file(&mut self) -> Option<EmptyFile> {
+        self.empty_file.take()
+    }
+}
+
 impl Call<'_> {
     /// Has `work` done once nothing is locked, and answers then.
     pub(crate) fn answer_outside(
@@ -39,7 +65,7 @@ impl Call<'_> {
             self.reply.ok();
         }
         let at = (!is_script).then(|| self.reply.len());
-        self.worker.unanswered.push(Unanswered { at, entry: self.entry, work: Box::new(work) });
+        self.worker.left.unanswered.push(Unanswered { at, entry: self.entry, work: Box::new(work) });
     }
 }
 
@@ -58,7 +84,7 @@ impl Worker {
     #[cold]
     pub(crate) fn answer_from_outside(&mut self, connection: &mut Connection, reply: &mut Reply) {
         let mut added = 0;
-        for Unanswered { at, entry, work } in std::mem::take(&mut self.unanswered) {
+        for Unanswered { at, entry, work } in std::mem::take(&mut self.left.unanswered) {
             let mut answer = Reply::default();
             match work(self, connection) {
                 Ok(()) => answer.ok(),

@@ -7,8 +7,7 @@
 use martlet_net::{Arrival, Token};
 use martlet_protocol::request::Span;
 
-use super::batch::{Batch, Request};
-use crate::registry::Entry;
+use crate::batch::{Batch, ParsedRequest, Request};
 
 /// Most spare requests that are kept.
 const SPARE_MAX: usize = 64;
@@ -81,27 +80,6 @@ impl Announced {
         let Some(spans) = self.batch.spans_of(request) else { return false };
         batch.push(spans, 0, input.len(), request.entry, request.hash);
         true
-    }
-}
-
-/// The parsed request at the front of a connection's query buffer.
-#[derive(Default)]
-pub(crate) struct ParsedRequest {
-    spans: Vec<Span>,
-    /// Bytes of it.
-    len: usize,
-    entry: Option<&'static Entry>,
-    hash: u64,
-}
-
-impl ParsedRequest {
-    /// Adds it to `batch`, as the request at the front of `input`; the offset of its end.
-    pub(super) fn give(&self, input: &[u8], batch: &mut Batch) -> Option<usize> {
-        let is_whole = self.len <= input.len();
-        is_whole.then(|| {
-            batch.push(&self.spans, 0, self.len, self.entry, self.hash);
-            self.len
-        })
     }
 }
 

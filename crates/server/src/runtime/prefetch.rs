@@ -11,7 +11,7 @@ use martlet_net::{Arrival, Token};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
 use super::Worker;
-use super::batch::{Batch, Member, Request};
+use crate::batch::{Batch, Member, Request};
 use crate::connection::Connection;
 
 /// Databases with fewer keys fit the caches: nothing is prefetched for them.
@@ -74,12 +74,12 @@ impl Worker {
             self.connection_at(arrival.token).into_iter().for_each(|connection| prefetch_object(connection));
         }
         // Most requests come by here: the same one each time, so that nothing is allocated.
-        let mut announced = self.announced.take().unwrap_or_default();
+        let mut announced = self.intake.announced.take().unwrap_or_default();
         announced.begin(arrivals);
         // Shards are touched inside the gate only.
         self.enter();
         if self.is_excluded() {
-            self.announced = Some(announced);
+            self.intake.announced = Some(announced);
             return;
         }
         let batch = &mut announced.batch;
@@ -107,7 +107,7 @@ impl Worker {
             members.extend(keyed.filter_map(|(db, data, request)| Member::new(db, data, spans, request)));
             self.prefetch_members(members, queue);
         }
-        self.announced = Some(announced);
+        self.intake.announced = Some(announced);
     }
 
     /// Adds the request that `data` is, if it is one whole request; `start` is where it says which arrival
@@ -121,7 +121,7 @@ impl Worker {
             _ => return batch.spans.truncate(first_span),
         };
         let spans = &batch.spans[first_span..];
-        let entry = self.command_cache.resolve(self.shared.registry, data, spans);
+        let entry = self.intake.command_cache.resolve(self.shared.registry, data, spans);
         let hash = entry.and_then(|entry| entry.first_key_hash(&Args::new(data, spans))).unwrap_or(0);
         batch.names_members |= entry.is_some_and(|entry| entry.spec.member.is_some());
         let span_count = spans.len() as u32;

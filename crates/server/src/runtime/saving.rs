@@ -1,4 +1,4 @@
-//! A worker's part of saving the data set: what needs its view of the keys.
+//! A worker's part of saving the data set: the steps that need its view of the keys.
 
 use martlet_persistence::Due;
 use martlet_persistence::aof::PendingFlush;
@@ -23,7 +23,8 @@ impl Worker {
 
     /// See [`martlet_persistence::Storage::begin_saving_nothing`]. All shards are locked.
     pub(crate) fn begin_saving_nothing(&mut self) {
-        self.empty_file = self.shared.storage().begin_saving_nothing(&self.keys, &settings(self.config()));
+        let file = self.shared.storage().begin_saving_nothing(&self.keys, &settings(self.config()));
+        self.left.set_empty_file(file);
     }
 
     /// See [`martlet_persistence::Storage::start_background_save`]. All shards are held.

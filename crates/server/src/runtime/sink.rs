@@ -29,14 +29,14 @@ impl Sink for Worker {
 
     fn received(&mut self, token: Token, data: &[u8]) -> bool {
         self.enter();
-        if let Some(announced) = &mut self.announced {
+        if let Some(announced) = &mut self.intake.announced {
             announced.claim(token, data);
         }
         self.stats().net_input_bytes.add(data.len() as u64);
         self.stats().reads_processed.add(1);
         if self.shared.has_mail(self.thread) {
             // Earlier output for a client comes before the answer to its next request.
-            self.has_mail = true;
+            self.inbox.note();
             self.read_mail();
         }
         let Some(mut connection) = self.take(token) else {
@@ -47,7 +47,7 @@ impl Sink for Worker {
         if !connection.closing {
             self.feed(&mut connection, data);
         }
-        if let Some(announced) = &mut self.announced {
+        if let Some(announced) = &mut self.intake.announced {
             announced.end_claim();
         }
         self.finish(connection);
@@ -114,7 +114,7 @@ impl Sink for Worker {
     }
 
     fn woken(&mut self) {
-        self.has_mail = true;
+        self.inbox.note();
     }
 }
 

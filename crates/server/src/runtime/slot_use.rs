@@ -14,7 +14,7 @@ use crate::slow_path::SessionFlags;
 impl Worker {
     fn add_slot_use(&self, slot: u16, usage: Usage) {
         let Some(node) = self.shared.cluster() else { return };
-        let metrics = self.slot_use.metrics;
+        let metrics = self.meter.slot_use.metrics;
         let bytes = |bytes: u64| if metrics.net { bytes } else { 0 };
         let ns = if metrics.cpu { usage.ns } else { 0 };
         let usage = Usage { ns, bytes_in: bytes(usage.bytes_in), bytes_out: bytes(usage.bytes_out) };
@@ -29,12 +29,12 @@ impl Worker {
         args: &Args<'_>,
         cost: Cost,
     ) {
-        if !self.slot_use.is_counted() || self.slot_use.is_nested {
+        if !self.meter.slot_use.is_counted() || self.meter.slot_use.is_nested {
             return;
         }
         self.note_stream_bytes();
-        let stream_bytes = std::mem::take(&mut self.slot_use.stream_bytes);
-        let slot = match std::mem::take(&mut self.slot_use.slot) {
+        let stream_bytes = std::mem::take(&mut self.meter.slot_use.stream_bytes);
+        let slot = match std::mem::take(&mut self.meter.slot_use.slot) {
             SlotOf::Keys => slot_of_keys(entry, args),
             SlotOf::Given(slot) => slot,
         };
@@ -47,7 +47,7 @@ impl Worker {
 
     /// Counts a request that MULTI has queued, which has arrived, but not run.
     pub(crate) fn count_queued_for_slot(&mut self, entry: &Entry, args: &Args<'_>) {
-        if self.slot_use.metrics.net
+        if self.meter.slot_use.metrics.net
             && let Some(slot) = slot_of_keys(entry, args)
         {
             let bytes_in = args.encoded_bytes() as u64;
@@ -59,11 +59,11 @@ impl Worker {
     pub(crate) fn exec_counts_for(&mut self, first: Option<(&Entry, &Args<'_>)>) {
         /// `*1\r\n$5\r\nmulti\r\n`.
         const MULTI_BYTES: u64 = 15;
-        if !self.slot_use.is_counted() {
+        if !self.meter.slot_use.is_counted() {
             return;
         }
         let slot = first.and_then(|(entry, args)| slot_of_keys(entry, args));
-        self.slot_use.set_slot(slot);
+        self.meter.slot_use.set_slot(slot);
         if let Some(slot) = slot {
             self.add_slot_use(slot, Usage { bytes_in: MULTI_BYTES, ..Usage::default() });
         }
@@ -71,16 +71,16 @@ impl Worker {
 
     /// Records the bytes that the request adds to the stream, before its keys are released.
     pub(crate) fn note_stream_bytes(&mut self) {
-        if self.slot_use.metrics.net {
+        if self.meter.slot_use.metrics.net {
             let replicas = self.shared.replication.primary.count() as u64;
-            self.slot_use.stream_bytes += self.keys.effects.pending().stream_bytes() as u64 * replicas;
+            self.meter.slot_use.stream_bytes += self.keys.effects.pending().stream_bytes() as u64 * replicas;
         }
     }
 
     /// Counts the bytes that a waiter's request adds to the stream, which its own thread does not see.
     pub(crate) fn count_stream_for_slot(&mut self, entry: &Entry, args: &Args<'_>) {
         self.note_stream_bytes();
-        let bytes_out = std::mem::take(&mut self.slot_use.stream_bytes);
+        let bytes_out = std::mem::take(&mut self.meter.slot_use.stream_bytes);
         if bytes_out > 0
             && let Some(slot) = slot_of_keys(entry, args)
         {
@@ -90,7 +90,7 @@ impl Worker {
 
     /// Counts a message that subscribers of a shard channel have got.
     pub(crate) fn count_messages_for_slot(&mut self, channel: &[u8], bytes: usize) {
-        if self.slot_use.metrics.net {
+        if self.meter.slot_use.metrics.net {
             self.add_slot_use(slot_of(channel), Usage { bytes_out: bytes as u64, ..Usage::default() });
         }
     }

@@ -135,7 +135,7 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         return worker.fail(reply, entry, &error);
     }
     reply.array(transaction.queue.len());
-    let was_nested = worker.slot_use.begin_nested();
+    let was_nested = worker.meter.slot_use.begin_nested();
     for (entry, args) in transaction.queue.iter() {
         if let Err(denial) = worker.check_access(connection, entry, &args, Origin::Multi) {
             let text = format!(
@@ -149,7 +149,7 @@ fn run_unless_changed(call: &mut Call<'_>, transaction: &Transaction) {
         worker.run_nested(connection, reply, entry, &args, None);
         worker.feed_monitors(connection, entry, &args);
     }
-    worker.slot_use.end_nested(was_nested);
+    worker.meter.slot_use.end_nested(was_nested);
     worker.note_stream_bytes();
 }
 

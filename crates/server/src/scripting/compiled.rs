@@ -1,4 +1,4 @@
-//! What one thread has for scripts: its interpreter, and the scripts that it has compiled.
+//! One thread's state for scripts: its interpreter, and the compiled scripts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is known of the script that a command runs, and the answers while one is busy.
+//! Flags of the script that a command runs, and the error replies while a script is busy.
 
 use martlet_command::{Control, Error, ScriptSource};
 use martlet_protocol::request::Args;

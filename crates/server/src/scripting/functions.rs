@@ -14,7 +14,7 @@ impl Worker {
     fn take_functions(&mut self) -> Box<Functions> {
         let libraries = &self.shared.libraries;
         let generation = libraries.generation();
-        match self.functions.take() {
+        match self.scripts.take_functions() {
             Some(functions) if functions.generation == generation => functions,
             Some(mut functions) => {
                 functions.take_up(generation, libraries.list());
@@ -33,7 +33,7 @@ pub(crate) fn fcall(call: &mut Call<'_>, is_read_only: bool) -> Outcome {
     let outcome = run_found(call, &mut functions, is_read_only);
     let bytes = functions.interpreter.used_bytes();
     call.worker.shared.scripts.running(call.worker.thread).end(Engine::Functions, bytes);
-    call.worker.functions = Some(functions);
+    call.worker.scripts.put_functions(functions);
     // It takes as long as all that it runs.
     call.worker.mark = began;
     outcome

@@ -1,4 +1,4 @@
-//! What one thread has for functions: its interpreter, and the libraries that it has loaded.
+//! One thread's state for functions: its interpreter, and the loaded libraries.
 //!
 //! Invariant: a thread's loaded libraries are those of the list of its generation.
 

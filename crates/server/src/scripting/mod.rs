@@ -51,17 +51,17 @@ impl Worker {
     /// The thread's state for scripts, as of the last SCRIPT FLUSH; [`Worker::put_scripting`] puts it back.
     fn take_scripting(&mut self) -> Box<Scripting> {
         let generation = self.shared.scripts.generation();
-        let current = self.scripting.take().filter(|scripting| scripting.generation == generation);
+        let current = self.scripts.take_scripting().filter(|scripting| scripting.generation == generation);
         current.unwrap_or_else(|| Box::new(Scripting::new(generation)))
     }
 
     fn put_scripting(&mut self, scripting: Box<Scripting>) {
-        self.scripting = Some(scripting);
+        self.scripts.set_scripting(Some(scripting));
     }
 
     /// Drops the thread's state for scripts: they were flushed.
     pub(crate) fn drop_scripting(&mut self) {
-        self.scripting = None;
+        self.scripts.set_scripting(None);
         self.shared.scripts.running(self.thread).end(Engine::Eval, 0);
     }
 
@@ -303,7 +303,7 @@ impl ScriptRun<'_, '_> {
         if !worker.keys.has_all_shards() {
             worker.keys.begin_undo();
         }
-        worker.held_messages = Some(Vec::new());
+        worker.scripts.hold(Some(Vec::new()));
         worker.shared.scripts.running(worker.thread).begin(self.engine);
         let began = worker.shared.clock.raw();
         let mut host = ScriptHost {
@@ -320,12 +320,12 @@ impl ScriptRun<'_, '_> {
             guest: None,
         };
         host.slot = host.declared_slot();
-        let was_nested = host.worker.slot_use.begin_nested();
+        let was_nested = host.worker.meter.slot_use.begin_nested();
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
         let slot = host.slot.filter(|_| !host.may_cross_slots());
         let ScriptHost { worker, connection, missing, guest, .. } = host;
-        worker.slot_use.end_nested(was_nested);
-        worker.slot_use.set_slot(slot);
+        worker.meter.slot_use.end_nested(was_nested);
+        worker.meter.slot_use.set_slot(slot);
         if guest.is_some() {
             worker.shared.scripts.running(worker.thread).show(None);
             worker.shared.set_script_busy(self.engine, false);
@@ -334,7 +334,7 @@ impl ScriptRun<'_, '_> {
         connection.session.fieldsets = fieldsets;
         worker.keys.db = db;
         worker.keys.effects.pending().set_audience(Some(Audience::All));
-        let messages = worker.held_messages.take();
+        let messages = worker.scripts.hold(None);
         if missing.is_some() {
             reply.truncate(begin);
             worker.keys.undo();

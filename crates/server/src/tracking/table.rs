@@ -1,4 +1,4 @@
-//! What is kept for clients that cache keys: their options, the prefixes, and the notices that they get.
+//! State of clients that cache keys: their options, the prefixes, their notices.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,15 +12,15 @@ use crate::clients::ClientInfo;
 /// CLIENT TRACKING's options.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Told of all keys with its prefixes, whether it has read them or not.
+    /// Gets notices for all keys with its prefixes, read or not.
     pub bcast: bool,
     /// Reads count only after CLIENT CACHING YES.
     pub optin: bool,
     /// Reads count unless after CLIENT CACHING NO.
     pub optout: bool,
-    /// Not told of its own changes.
+    /// Gets no notices of its own changes.
     pub noloop: bool,
-    /// The client that is told in its place.
+    /// The client that gets the notices in its place.
     pub redirect: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub enum Notice {
     Invalidate(Arc<Vec<u8>>),
     /// As above, in the place of another client.
     Redirected(Arc<Vec<u8>>),
-    /// The client that was to be told in its place is gone.
+    /// The client that gets its notices is gone.
     RedirectionBroken(u64),
 }
 

@@ -208,3 +208,13 @@ impl Worker {
         }
     }
 }
+
+impl Worker {
+    /// The files' data is there: keys that were on their way to this primary when it ended are deleted. All
+    /// shards are locked.
+    pub(in crate::cluster) fn end_found_imports(&mut self) {
+        let Some(node) = self.shared.cluster().filter(|node| node.migrations.is_active()) else { return };
+        node.migrate(|machine, now| machine.restarted(now));
+        self.follow_migrations();
+    }
+}

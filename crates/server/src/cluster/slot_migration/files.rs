@@ -9,14 +9,6 @@ use martlet_journal::{Follower, REPLICAS};
 use crate::runtime::Worker;
 
 impl Worker {
-    /// The files' data is there: keys that were on their way to this primary when it ended are deleted. All
-    /// shards are locked.
-    pub(in crate::cluster) fn end_found_imports(&mut self) {
-        let Some(node) = self.shared.cluster().filter(|node| node.migrations.is_active()) else { return };
-        node.migrate(|machine, now| machine.restarted(now));
-        self.follow_migrations();
-    }
-
     /// Has replicas run a command that is about this node.
     pub(crate) fn tell_replicas<A: AsRef<[u8]>>(&mut self, words: &[A]) {
         let journal = &self.shared.engine.journal;

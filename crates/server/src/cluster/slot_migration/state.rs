@@ -1,4 +1,4 @@
-//! What a node keeps of slots that leave or come all at once.
+//! A node's state of slots that leave or come all at once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -26,13 +26,6 @@ pub fn prepare(shared: &Shared) {
     shared.replication.replica.update(|status| status.primary = primary);
 }
 
-/// Begins to copy the primary, if one is configured, once the data is there.
-pub fn begin(shared: &'static Shared) {
-    if shared.is_replica() {
-        super::thread::start(shared);
-    }
-}
-
 impl Worker {
     /// Copies this primary from now on, or is one itself. All shards are locked.
     pub(crate) fn follow_primary(&mut self, primary: Option<Primary>) {
@@ -100,7 +93,7 @@ impl Worker {
         shared.log.get().into_iter().for_each(|log| log.set_replica(is_replica));
         if is_replica {
             self.end_waits();
-            super::thread::start(shared);
+            (self.hooks.copy_primary)(shared);
         }
     }
 

@@ -22,14 +22,15 @@ pub mod parallel_apply;
 mod runner;
 pub mod state;
 mod streaming;
-mod thread;
+pub mod thread;
 pub mod transfer;
 
 use std::sync::atomic::Ordering;
 
 use martlet_protocol::reply::Reply;
 
-pub use change::{begin, prepare};
+pub use change::prepare;
+pub use thread::begin;
 
 use crate::runtime::{Shared, Worker};
 use state::{LinkState, Receiving};

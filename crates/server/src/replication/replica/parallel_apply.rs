@@ -98,7 +98,7 @@ impl Worker {
     pub(crate) fn join_parallel_apply(&mut self) {
         self.leave();
         self.refresh_time();
-        self.turn_began.get_or_insert(self.mark);
+        self.turn.begin(self.mark);
         self.join_session();
         self.enter();
         self.serve_ready_after_session();

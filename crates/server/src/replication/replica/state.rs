@@ -1,4 +1,4 @@
-//! What the server keeps of its primary: the link's state, this server's offset, and its own keys.
+//! State of a replica: its link to the primary, its offset, its own keys.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;

@@ -17,6 +17,13 @@ use crate::config::Primary;
 use crate::replication::failover_state::State;
 use crate::runtime::Shared;
 
+/// Begins to copy the primary, if one is configured, once the data is there.
+pub fn begin(shared: &'static Shared) {
+    if shared.is_replica() {
+        start(shared);
+    }
+}
+
 /// Starts the thread, unless it runs.
 pub fn start(shared: &'static Shared) {
     let link = &shared.replication.replica.link;

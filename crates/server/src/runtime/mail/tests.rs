@@ -48,7 +48,7 @@ impl House {
     }
 
     fn read(&mut self, client: Token) -> String {
-        self.worker.has_mail = true;
+        self.worker.inbox.note();
         self.worker.read_mail();
         let mut connection = self.worker.take(client).unwrap();
         let told = String::from_utf8(std::mem::take(&mut connection.out)).unwrap();

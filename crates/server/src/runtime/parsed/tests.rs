@@ -55,9 +55,9 @@ impl House {
 
     /// How often requests are parsed in that time.
     fn parsed(&mut self, work: impl FnOnce(&mut House)) -> usize {
-        let before = self.worker.parse_count;
+        let before = self.worker.intake.parse_count;
         work(self);
-        self.worker.parse_count - before
+        self.worker.intake.parse_count - before
     }
 }
 

@@ -86,8 +86,8 @@ fn while_the_disk_is_stalled_who_writes_waits_and_nobody_else() {
         while shared.engine.journal.is_full() {
             std::thread::yield_now();
         }
-        while worker.paused.len() == 2 {
-            worker.has_mail = true;
+        while worker.waits.paused_count() == 2 {
+            worker.inbox.note();
             worker.read_mail();
         }
         worker.process_ready();

@@ -1,4 +1,4 @@
-//! Requests that are parsed ahead, and what of them is asked for before they run.
+//! Requests that are parsed ahead, and the members whose memory is asked for before they run.
 
 use martlet_base::number::parse_i64;
 use martlet_base::prefetch::{Name, PrefetchQueue};
@@ -9,7 +9,7 @@ use crate::registry::Entry;
 
 /// A request parsed ahead.
 #[derive(Copy, Clone)]
-pub(super) struct Request {
+pub struct Request {
     pub first_span: u32,
     pub span_count: u32,
     pub start: u32,
@@ -21,7 +21,7 @@ pub(super) struct Request {
 
 /// Requests parsed ahead; reused from batch to batch.
 #[derive(Default)]
-pub(super) struct Batch {
+pub struct Batch {
     pub spans: Vec<Span>,
     pub requests: Vec<Request>,
     /// A request's command looks for a member of its key's value.
@@ -33,20 +33,20 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Leaves no request in it.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.spans.clear();
         self.requests.clear();
         self.names_members = false;
     }
 
     /// The arguments of one of its requests.
-    pub(super) fn spans_of(&self, request: &Request) -> Option<&[Span]> {
+    pub fn spans_of(&self, request: &Request) -> Option<&[Span]> {
         let first = request.first_span as usize;
         self.spans.get(first..first + request.span_count as usize)
     }
 
     /// Adds a request that was parsed before.
-    pub(super) fn push(
+    pub fn push(
         &mut self,
         spans: &[Span],
         start: usize,
@@ -64,7 +64,7 @@ impl Batch {
 
 /// What a plain command's request looks for within its key's value.
 #[derive(Copy, Clone)]
-pub(super) struct Member {
+pub struct Member {
     pub db: usize,
     pub key_hash: u64,
     pub name: Name,
@@ -86,5 +86,26 @@ impl Member {
         };
         let is_write = entry.spec.flags.has(Flags::WRITE);
         Some(Member { db, key_hash: request.hash, name, is_write })
+    }
+}
+
+/// The parsed request at the front of a connection's query buffer.
+#[derive(Default)]
+pub struct ParsedRequest {
+    pub(crate) spans: Vec<Span>,
+    /// Bytes of it.
+    pub(crate) len: usize,
+    pub(crate) entry: Option<&'static Entry>,
+    pub(crate) hash: u64,
+}
+
+impl ParsedRequest {
+    /// Adds it to `batch`, as the request at the front of `input`; the offset of its end.
+    pub fn give(&self, input: &[u8], batch: &mut Batch) -> Option<usize> {
+        let is_whole = self.len <= input.len();
+        is_whole.then(|| {
+            batch.push(&self.spans, 0, self.len, self.entry, self.hash);
+            self.len
+        })
     }
 }
