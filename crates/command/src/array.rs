@@ -148,7 +148,7 @@ impl<'a> Iterator for Elements<'a> {
 /// Says that an array was changed, without counting the change.
 fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.signal(key);
-    keys.effects.event(EventClass::ARRAY, event, keys.db, key.bytes);
+    keys.effects.event(EventClass::ARRAY, event, keys.db(), key.bytes);
 }
 
 /// Says that `count` elements were filled or replaced.
@@ -166,7 +166,7 @@ fn after_removal(keys: &mut Keys, key: &Key<'_>, event: &'static str, removed: u
     note(keys, key, event);
     keys.dirty += removed;
     if keys.delete_if_empty::<Array>(key) {
-        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+        keys.effects.event(EventClass::GENERIC, "del", keys.db(), key.bytes);
     }
 }
 

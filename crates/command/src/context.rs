@@ -262,7 +262,7 @@ impl<'a> Context<'a> {
         if ms == 0.0 {
             return Ok(None);
         }
-        let deadline = (ms as i64).checked_add(self.keys.now_ms);
+        let deadline = (ms as i64).checked_add(self.keys.now_ms());
         deadline.map(Some).ok_or(Error::Fixed("ERR timeout is out of range"))
     }
 

@@ -99,7 +99,7 @@ fn geoadd(ctx: &mut Context<'_>) -> Outcome {
     let Additions { added, updated, .. } =
         zset::add_members(ctx.keys, &key, options, ctx.settings.zset_limits, members)?;
     if added + updated > 0 {
-        ctx.keys.effects.replace(ctx.keys.db, || {
+        ctx.keys.effects.replace(ctx.keys.db(), || {
             let mut words: Vec<Vec<u8>> = vec![b"ZADD".to_vec()];
             words.extend((1..first).map(|at| args.at(at).to_vec()));
             for (index, &score) in scores.iter().enumerate() {

@@ -71,13 +71,13 @@ const BY_SIZE: &str = "O(N), N being the number of fields of the hash";
 #[inline]
 fn note<'f>(keys: &mut Keys, key: &Key<'_>, event: &'static str, fields: impl IntoIterator<Item = &'f [u8]>) {
     keys.signal(key);
-    keys.effects.event_of_subkeys(EventClass::HASH, event, keys.db, key.bytes, fields);
+    keys.effects.event_of_subkeys(EventClass::HASH, event, keys.db(), key.bytes, fields);
 }
 
 /// Deletes a hash that has lost its last field.
 fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
     if keys.delete_if_empty::<Hash>(key) {
-        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+        keys.effects.event(EventClass::GENERIC, "del", keys.db(), key.bytes);
     }
 }
 
@@ -441,7 +441,7 @@ fn hincrbyfloat(ctx: &mut Context<'_>) -> Outcome {
     let sum = old.checked_add(increase).ok_or(too_large)?.to_text();
     let expire_at_ms = store_sum(ctx, &key, name, Element::Bytes(&sum))?;
     // Recorded as its result, so that a replica's arithmetic does not matter.
-    let (effects, db) = (&mut ctx.keys.effects, ctx.keys.db);
+    let (db, effects) = (ctx.keys.db(), &mut ctx.keys.effects);
     if expire_at_ms == NO_EXPIRY {
         effects.replace(db, || [b"HSET", key.bytes, name, &sum]);
     } else {

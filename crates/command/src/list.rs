@@ -70,7 +70,7 @@ fn array<'a>(reply: &mut Reply, elements: impl ExactSizeIterator<Item = Element<
 #[inline]
 fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.signal(key);
-    keys.effects.event(EventClass::LIST, event, keys.db, key.bytes);
+    keys.effects.event(EventClass::LIST, event, keys.db(), key.bytes);
 }
 
 /// The consequences of a removal of `removed` elements: the event, and the deletion of a list without
@@ -79,7 +79,7 @@ fn after_removal(keys: &mut Keys, key: &Key<'_>, event: &'static str, removed: u
     note(keys, key, event);
     keys.dirty += removed as u64;
     if keys.delete_if_empty::<List>(key) {
-        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+        keys.effects.event(EventClass::GENERIC, "del", keys.db(), key.bytes);
     }
 }
 

@@ -4,7 +4,7 @@
 //! Invariant: nothing else makes a [`Context`]. The caller locks the keys' shards before and releases them
 //! afterwards, since it alone knows the further work under the locks.
 
-use martlet_engine::Keys;
+use martlet_engine::{Keys, View};
 use martlet_keyspace::{Key, shard_of};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -30,8 +30,8 @@ pub struct Request<'a> {
     pub fieldsets: &'a mut Fieldsets,
 }
 
-/// Runs a handler with its keys locked, in the database and at the time that `keys` has, and passes its
-/// effects to the journal's record. Returns its wait if it has to wait, in which case nothing is answered.
+/// Runs a handler with its keys locked and seen as `view` says, and passes its effects to the journal's record.
+/// Returns its wait if it has to wait, in which case nothing is answered.
 ///
 /// # Errors
 /// The handler's, unwritten: the reply is as it was. Only boxes leave the place where they are made: a value
@@ -40,10 +40,12 @@ pub struct Request<'a> {
 pub fn run(
     handler: Handler,
     keys: &mut Keys,
+    view: View,
     reply: &mut Reply,
     request: Request<'_>,
 ) -> Result<Option<Box<Block>>, Box<Error>> {
     let Request { args, settings, first_key, reads_any_key, deny_blocking, fieldsets } = request;
+    keys.see(view);
     let (begin, dirty) = (reply.len(), keys.dirty);
     let mut context = Context {
         args,
@@ -61,7 +63,7 @@ pub fn run(
         Err(error) => Err(Box::new(error)),
     };
     let Context { keys, reply, .. } = context;
-    keys.effects.request_ended(keys.db, &args, keys.dirty != dirty);
+    keys.effects.request_ended(keys.db(), &args, keys.dirty != dirty);
     if outcome.is_err() {
         reply.truncate(begin);
     }

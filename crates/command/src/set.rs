@@ -48,13 +48,13 @@ const READS_FAST: Flags = Flags::READONLY.with(Flags::FAST);
 #[inline]
 fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.signal(key);
-    keys.effects.event(EventClass::SET, event, keys.db, key.bytes);
+    keys.effects.event(EventClass::SET, event, keys.db(), key.bytes);
 }
 
 /// Deletes a set that has lost its last member.
 fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
     if keys.delete_if_empty::<Set>(key) {
-        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+        keys.effects.event(EventClass::GENERIC, "del", keys.db(), key.bytes);
     }
 }
 

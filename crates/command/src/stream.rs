@@ -78,7 +78,7 @@ fn last_id(keys: &mut Keys, key: &Key<'_>) -> Result<Option<Id>, Error> {
 /// Whether the request comes from a primary or a file, which have decided what becomes of it: they are obeyed
 /// at time 0.
 fn is_from_primary(keys: &Keys) -> bool {
-    keys.now_ms == 0
+    keys.now_ms() == 0
 }
 
 /// A change of a stream.
@@ -90,7 +90,7 @@ fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
 /// wait for its entries see it.
 fn note_unwatched(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.dirty += 1;
-    keys.effects.event(EventClass::STREAM, event, keys.db, key.bytes);
+    keys.effects.event(EventClass::STREAM, event, keys.db(), key.bytes);
 }
 
 /// One half of an id, as `strtoull` reads it where it is no plain number.

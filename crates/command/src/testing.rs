@@ -74,7 +74,7 @@ impl Fixture {
             None => Box::leak(Box::new(Engine::new(1).expect("a background thread"))),
         };
         let mut keys = Keys::new(engine, 0, Random::seeded(42));
-        keys.set_time(START_MS);
+        keys.see(martlet_engine::View { now_ms: START_MS, ..keys.view() });
         keys.effects.recording = true;
         keys.effects.wanted_events = u32::MAX;
         Fixture {
@@ -139,7 +139,8 @@ impl Fixture {
             deny_blocking: self.deny_blocking,
             fieldsets: &mut self.fieldsets,
         };
-        let outcome = run(handler, &mut self.keys, reply, request);
+        let view = self.keys.view();
+        let outcome = run(handler, &mut self.keys, view, reply, request);
         self.keys.release();
         if !spec.flags.has(Flags::WRITE) && !spec.flags.has(Flags::MAY_REPLICATE) {
             assert_eq!(self.keys.dirty, 0, "{args:?} is no write command but changed data");
@@ -182,7 +183,7 @@ impl Fixture {
 
     /// Lets time pass. Keys that are due then are still there, until they are met.
     pub fn advance_ms(&mut self, ms: i64) {
-        self.keys.set_time(self.keys.now_ms + ms);
+        self.keys.see(martlet_engine::View { now_ms: self.keys.now_ms() + ms, ..self.keys.view() });
     }
 
     /// Deletes all keys that are due, as the server's threads do in time.

@@ -73,13 +73,13 @@ const LOG_N: &str = "O(log N), N being the number of members";
 #[inline]
 fn note(keys: &mut Keys, key: &Key<'_>, event: &'static str) {
     keys.signal(key);
-    keys.effects.event(EventClass::ZSET, event, keys.db, key.bytes);
+    keys.effects.event(EventClass::ZSET, event, keys.db(), key.bytes);
 }
 
 /// Deletes a sorted set that has lost its last member.
 fn delete_if_empty(keys: &mut Keys, key: &Key<'_>) {
     if keys.delete_if_empty::<ZSet>(key) {
-        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+        keys.effects.event(EventClass::GENERIC, "del", keys.db(), key.bytes);
     }
 }
 

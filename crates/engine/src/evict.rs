@@ -96,8 +96,7 @@ impl Evictor {
 
 impl Keys {
     /// Evicts one key; false if no key may be evicted. No shard may be locked. After true the key's shard is,
-    /// so that the caller announces the deletion before it unlocks it, and the database of the key is
-    /// selected.
+    /// so that the caller announces the deletion before it unlocks it.
     pub fn evict_one(&mut self, evictor: &mut Evictor, policy: EvictionPolicy) -> bool {
         if evictor.policy.replace(policy) != Some(policy) {
             evictor.clear();
@@ -108,11 +107,11 @@ impl Keys {
                 self.fill(evictor, policy);
             }
             while let Some(candidate) = evictor.pool.pop() {
-                self.db = candidate.db;
                 let key = Key::new(&candidate.key);
                 let shard = key.shard();
                 let is_locked = self.lock_shard_unless_busy(shard);
-                let is_evicted = is_locked && self.evict(&key, &candidate, policy);
+                let is_evicted =
+                    is_locked && self.in_db(candidate.db, |keys| keys.evict(&key, &candidate, policy));
                 evictor.spare.push(candidate);
                 if is_evicted {
                     if let EvictFirst::LeastRecentlyAndFrequentlyUsed = policy.first {
@@ -148,10 +147,10 @@ impl Keys {
         }
         self.delete(key);
         self.counters().evicted_keys.add(1);
-        self.effects.event(EventClass::EVICTED, "evicted", self.db, key.bytes);
-        self.effects.deleted_by_server(self.db, key.bytes, self.effects.deletions.eviction);
+        self.effects.event(EventClass::EVICTED, "evicted", self.db(), key.bytes);
+        self.effects.deleted_by_server(self.db(), key.bytes, self.effects.deletions.eviction);
         self.signal_by_server(key);
-        let db = self.db;
+        let db = self.db();
         self.shard_mut(key.shard()).keys.db_mut(db).free_if_empty();
         true
     }
@@ -212,7 +211,7 @@ impl Keys {
 
     /// The higher, the sooner it goes.
     fn score(&self, entry: &Entry<'_>, policy: EvictionPolicy) -> u64 {
-        match (policy.first, self.touch) {
+        match (policy.first, self.touch()) {
             (EvictFirst::SoonestExpiry, _) => {
                 u64::MAX - entry.expiry_ms().map_or(u64::MAX, |at_ms| at_ms.max(0) as u64)
             }

@@ -31,7 +31,7 @@ use crate::snapshot::Change;
 use crate::touch::Touch;
 use crate::undo::Undo;
 
-pub use view::{Expired, View};
+pub use view::{Expired, View, in_view};
 
 /// The key holds a value of another type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,18 +52,10 @@ pub struct Keys {
     locked: LockedShards,
     /// The change under way of a value that the snapshot shares.
     change: Option<Box<Change>>,
-    /// The database that keys are looked up in.
-    pub db: usize,
-    /// The time at which the command runs, Unix milliseconds: see [`Keys::set_time`].
-    pub now_ms: i64,
+    /// See [`Keys::view`].
+    view: View,
     /// See [`Keys::due_ms`].
     due_ms: i64,
-    /// How accesses are noted.
-    pub touch: Touch,
-    /// See [`View::expired`].
-    expired: Expired,
-    /// See [`View::sets_past_times`].
-    sets_past_times: bool,
     /// Changes made by the command so far.
     pub dirty: u64,
     /// Effects for the journal and for subscribers.
@@ -92,12 +84,8 @@ impl Keys {
             counters: &engine.counters[thread],
             locked: LockedShards::None,
             change: None,
-            db: 0,
-            now_ms: 0,
+            view: View::default(),
             due_ms: 0,
-            touch: Touch::Nothing,
-            expired: Expired::Hide,
-            sets_past_times: false,
             dirty: 0,
             recorded: 0,
             flushed_all: false,
@@ -133,26 +121,18 @@ impl Keys {
 
     #[inline]
     fn db_of(&self, key: &Key<'_>) -> &Db {
-        self.engine.state(&self.locked, key.shard()).keys.db(self.db)
+        self.engine.state(&self.locked, key.shard()).keys.db(self.view.db)
     }
 
     #[inline]
     pub(crate) fn db_of_mut(&mut self, key: &Key<'_>) -> &mut Db {
-        let db = self.db;
+        let db = self.view.db;
         self.shard_mut(key.shard()).keys.db_mut(db)
     }
 
     /// The watchers and waiters of the key's shard.
     pub fn hooks_mut(&mut self, key: &Key<'_>) -> &mut Hooks {
         &mut self.shard_mut(key.shard()).hooks
-    }
-
-    /// Runs `work` with another database selected.
-    pub fn in_db<R>(&mut self, db: usize, work: impl FnOnce(&mut Self) -> R) -> R {
-        let before = std::mem::replace(&mut self.db, db);
-        let result = work(self);
-        self.db = before;
-        result
     }
 
     // ---- reading ----
@@ -171,7 +151,7 @@ impl Keys {
     pub fn lookup(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         let Some(found) = self.access(key) else {
             self.counters.keyspace_misses.add(1);
-            self.effects.event(EventClass::MISSED, "keymiss", self.db, key.bytes);
+            self.effects.event(EventClass::MISSED, "keymiss", self.view.db, key.bytes);
             return None;
         };
         self.counters.keyspace_hits.add(1);
@@ -183,9 +163,9 @@ impl Keys {
     /// As [`Keys::lookup`] without noting the access, for commands that ask about a key rather than for its
     /// value.
     pub fn lookup_quietly(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
-        let touch = std::mem::replace(&mut self.touch, Touch::Nothing);
-        self.lookup(key);
-        self.touch = touch;
+        in_view(self, View { touch: Touch::Nothing, ..self.view }, |keys| {
+            keys.lookup(key);
+        });
         self.get(key)
     }
 
@@ -209,12 +189,12 @@ impl Keys {
     /// The entry if the key is there; notes the access and deletes it if it has expired.
     #[inline]
     fn access(&mut self, key: &Key<'_>) -> Option<Detached> {
-        let (due_ms, touch, random) = (self.due_ms, self.touch, &mut self.random);
-        let db = self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.db);
+        let (due_ms, touch, random) = (self.due_ms, self.view.touch, &mut self.random);
+        let db = self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.view.db);
         match db.access(key, due_ms, |old| touch.next(old, random)) {
             Access::Live(entry) => return Some(entry.detach()),
             Access::Absent => {}
-            Access::Expired if self.expired == Expired::Keep => {}
+            Access::Expired if self.view.expired == Expired::Keep => {}
             Access::Expired => self.delete_expired(key),
         }
         None
@@ -261,10 +241,10 @@ impl Keys {
         self.end_change();
         let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
         if self.undo.is_on() {
-            self.undo.keep(&state.keys, self.db, key);
+            self.undo.keep(&state.keys, self.view.db, key);
         }
         if self.engine.snapshot.is_on() {
-            let change = self.engine.snapshot.preserve(self.thread, part, &state.keys, self.db, key);
+            let change = self.engine.snapshot.preserve(self.thread, part, &state.keys, self.view.db, key);
             self.change = change.map(Box::new);
         }
     }
@@ -304,8 +284,8 @@ impl Keys {
             let object = unsafe { found.object_mut::<T>(self.db_of_mut(key)) };
             return object.map(|object| object.with_clock(clock)).ok_or(WrongType);
         }
-        self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
-        let lru = self.touch.initial(self.now_ms);
+        self.effects.event(EventClass::NEW, "new", self.view.db, key.bytes);
+        let lru = self.view.touch.initial(self.view.now_ms);
         let object = self.db_of_mut(key).object_or_insert::<T>(key, lru);
         object.map(|object| object.with_clock(clock)).ok_or(WrongType)
     }
@@ -314,7 +294,7 @@ impl Keys {
     /// present key keeps its own.
     #[inline]
     fn lru_to_store(&self, key: &Key<'_>) -> u32 {
-        match self.touch {
+        match self.view.touch {
             Touch::Lru(clock) | Touch::Lrm(clock) => clock & 0xff_ffff,
             _ => self.lru_of(key),
         }
@@ -322,14 +302,14 @@ impl Keys {
 
     #[cold]
     fn lru_of(&self, key: &Key<'_>) -> u32 {
-        self.get(key).map_or_else(|| self.touch.initial(self.now_ms), |entry| entry.lru())
+        self.get(key).map_or_else(|| self.view.touch.initial(self.view.now_ms), |entry| entry.lru())
     }
 
     /// Records the event `new` if the key is not there and a subscriber wants it.
     #[inline]
     fn note_new(&mut self, key: &Key<'_>) {
         if self.effects.wanted_events & EventClass::NEW.0 != 0 && self.get(key).is_none() {
-            self.effects.event(EventClass::NEW, "new", self.db, key.bytes);
+            self.effects.event(EventClass::NEW, "new", self.view.db, key.bytes);
         }
     }
 
@@ -354,9 +334,9 @@ impl Keys {
 
     /// Notes that a value of one kind has replaced one of another, or of the same.
     pub fn note_overwritten(&mut self, key: &Key<'_>, old: Kind, new: Kind) {
-        self.effects.event(EventClass::OVERWRITTEN, "overwritten", self.db, key.bytes);
+        self.effects.event(EventClass::OVERWRITTEN, "overwritten", self.view.db, key.bytes);
         if old != new {
-            self.effects.event(EventClass::TYPE_CHANGED, "type_changed", self.db, key.bytes);
+            self.effects.event(EventClass::TYPE_CHANGED, "type_changed", self.view.db, key.bytes);
         }
     }
 
@@ -382,7 +362,7 @@ impl Keys {
         self.preserve(key);
         self.note_stored(key, Kind::String);
         self.note_expiry(key, expiry);
-        if self.touch.counts() {
+        if self.view.touch.counts() {
             self.access(key);
         }
         let lru = self.lru_to_store(key);
@@ -447,7 +427,7 @@ impl Keys {
         change: impl FnOnce(&mut Db) -> R,
     ) -> R {
         self.counters.change.set();
-        let (db, snapshot) = (self.db, &self.engine.snapshot);
+        let (db, snapshot) = (self.view.db, &self.engine.snapshot);
         let shard = &mut self.engine.state_mut(&mut self.locked, key.shard()).keys;
         if snapshot.is_on() {
             snapshot.change_str(shard, db, key, touched, change)
@@ -533,13 +513,13 @@ impl Keys {
     pub fn changed(&mut self, key: &Key<'_>, class: EventClass, event: &'static str) {
         self.dirty += 1;
         self.signal(key);
-        self.effects.event(class, event, self.db, key.bytes);
+        self.effects.event(class, event, self.view.db, key.bytes);
     }
 
     /// Notifies watchers and waiters that the key was changed.
     #[inline]
     pub fn signal(&mut self, key: &Key<'_>) {
-        if let Touch::Lrm(clock) = self.touch {
+        if let Touch::Lrm(clock) = self.view.touch {
             self.set_lru(key, clock & 0xff_ffff);
         }
         if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
@@ -552,9 +532,9 @@ impl Keys {
     pub fn wake_waiters(&mut self, key: &Key<'_>) {
         let state = self.engine.state(&self.locked, key.shard());
         if !state.hooks.is_empty() {
-            let is_there = state.keys.db(self.db).get(key).is_some();
-            if state.hooks.concerns_waiters(self.db, key.bytes, is_there) {
-                self.ready.note(self.db, key.bytes);
+            let is_there = state.keys.db(self.view.db).get(key).is_some();
+            if state.hooks.concerns_waiters(self.view.db, key.bytes, is_there) {
+                self.ready.note(self.view.db, key.bytes);
             }
         }
     }
@@ -570,9 +550,9 @@ impl Keys {
     #[cold]
     fn signal_hooks(&mut self, key: &Key<'_>, cause: Cause) {
         let state = self.engine.state(&self.locked, key.shard());
-        let is_there = state.keys.db(self.db).get(key).is_some();
-        if state.hooks.changed(self.db, key.bytes, is_there) {
-            self.ready.note(self.db, key.bytes);
+        let is_there = state.keys.db(self.view.db).get(key).is_some();
+        if state.hooks.changed(self.view.db, key.bytes, is_there) {
+            self.ready.note(self.view.db, key.bytes);
         }
         self.invalidate_cached(key, cause);
     }
@@ -609,8 +589,8 @@ impl Keys {
 
     fn after_expiry(&mut self, key: &Key<'_>) {
         self.counters.expired_keys.add(1);
-        self.effects.event(EventClass::EXPIRED, "expired", self.db, key.bytes);
-        self.effects.deleted_by_server(self.db, key.bytes, self.effects.deletions.expiry);
+        self.effects.event(EventClass::EXPIRED, "expired", self.view.db, key.bytes);
+        self.effects.deleted_by_server(self.view.db, key.bytes, self.effects.deletions.expiry);
         self.signal_by_server(key);
     }
 
@@ -618,33 +598,36 @@ impl Keys {
     /// `lag` with how late each key and field is, in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         self.counters.change.set();
-        let now_ms = self.now_ms;
         let used: Vec<usize> = self.shard(shard).keys.used().collect();
         let mut left = limit;
-        let before = self.db;
         for db in used {
-            self.db = db;
-            while left > 0 {
-                let mut name = Vec::new();
-                let table = self.engine.state_mut(&mut self.locked, shard).keys.db_mut(db);
-                let Some(kept) = table.expire_next(now_ms, LazyFree::EFFORT, |key, at_ms| {
-                    name.extend_from_slice(key);
-                    lag(now_ms - at_ms);
-                }) else {
-                    break;
-                };
-                self.discard(kept);
-                self.after_expiry(&Key::new(&name));
-                left -= 1;
-            }
-            left -= self.expire_due_parts(shard, left, &mut lag);
+            left -= self.in_db(db, |keys| keys.expire_due_keys(shard, left, &mut lag));
         }
-        self.db = before;
         let keys = &self.shard(shard).keys;
         let times = keys.used().map(|db| keys.db(db)).flat_map(|db| [db.next_expiry_ms(), db.next_due_ms()]);
         let next_ms = times.flatten().min();
         self.engine.set_due(shard, next_ms.unwrap_or(i64::MAX));
         left == 0
+    }
+
+    /// As [`Keys::expire_due`] in the run's database; how many.
+    fn expire_due_keys(&mut self, shard: usize, limit: usize, lag: &mut impl FnMut(i64)) -> usize {
+        let (db, now_ms) = (self.view.db, self.view.now_ms);
+        let mut expired = 0;
+        while expired < limit {
+            let mut name = Vec::new();
+            let table = self.engine.state_mut(&mut self.locked, shard).keys.db_mut(db);
+            let Some(kept) = table.expire_next(now_ms, LazyFree::EFFORT, |key, at_ms| {
+                name.extend_from_slice(key);
+                lag(now_ms - at_ms);
+            }) else {
+                break;
+            };
+            self.discard(kept);
+            self.after_expiry(&Key::new(&name));
+            expired += 1;
+        }
+        expired + self.expire_due_parts(shard, limit - expired, lag)
     }
 
     // ---- the whole store ----
@@ -698,7 +681,7 @@ impl Keys {
     pub fn swap_databases(&mut self, a: usize, b: usize) {
         debug_assert!(self.has_all_shards());
         self.counters.change.set();
-        let now_ms = self.now_ms;
+        let now_ms = self.view.now_ms;
         for i in 0..SHARD_COUNT {
             let (state, part) = self.engine.state_and_part(&mut self.locked, i);
             if self.engine.snapshot.is_on() {

@@ -19,7 +19,7 @@ use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::random::Random;
 use martlet_base::sync::lock;
 use martlet_command::Settings as HandlerSettings;
-use martlet_engine::{Keys, Outside, Touch};
+use martlet_engine::{Keys, Outside, Touch, View, in_view};
 use martlet_keyspace::{Db, ExpiryChange, Key, Plan, Value};
 pub use martlet_rdb::input::UNKNOWN_LEN;
 use martlet_values::file::split::{BatchReader, Decoded, Found, Piece, Place, Records, Splitter};
@@ -439,11 +439,12 @@ impl<'a> Loader<'a> {
                     let Record { db: number, key, expiry_ms, access, value } = record;
                     let (key, value) = (Key::new(&key), Decoded::Value(value));
                     let record = Record { db: number, key: key.bytes, expiry_ms, access, value };
-                    self.keys.db = db;
                     let store = |loader: &mut Self| {
                         let Loader { keys, reading, total, .. } = &mut *loader;
-                        keys.with_shard(key.shard(), |keys| {
-                            store(keys, reading, None, &key, record, &mut total.loaded)
+                        keys.in_db(db, |keys| {
+                            keys.with_shard(key.shard(), |keys| {
+                                store(keys, reading, None, &key, record, &mut total.loaded)
+                            })
                         })?;
                         loader.pause_after(1)
                     };
@@ -502,7 +503,7 @@ impl<'a> Loader<'a> {
         let number = || text.parse::<i64>().unwrap_or(0);
         match name {
             b"redis-ver" | b"valkey-ver" => tracing::info!("Loading RDB produced by version {text}"),
-            b"ctime" => tracing::info!("RDB age {} seconds", (self.keys.now_ms / 1000 - number()).max(0)),
+            b"ctime" => tracing::info!("RDB age {} seconds", (self.keys.now_ms() / 1000 - number()).max(0)),
             b"used-mem" => {
                 tracing::info!("RDB memory usage when created {:.2} Mb", number() as f64 / (1 << 20) as f64);
                 self.progress.memory_bytes.store(number().max(0) as u64, Ordering::Relaxed);
@@ -536,7 +537,6 @@ impl Records for Loader<'_> {
                 return found.places().iter().try_for_each(|place| found.read(place, refuse));
             }
         };
-        self.keys.db = db;
         let plan = lock(&self.reading.plans).get(&db).cloned();
         let mut by_shard = std::mem::take(&mut self.by_shard);
         by_shard.sort(found.places());
@@ -552,7 +552,7 @@ impl Records for Loader<'_> {
                 .for_each(|next| next.iter().for_each(|place| found.prefetch(place)));
             let Loader { keys, reading, total, .. } = &mut *self;
             let shard = group.first().map_or(0, shard);
-            keys.with_shard(shard, |keys| {
+            let mut store_group = |keys: &mut Keys| {
                 for place in *group {
                     let result = found.read(place, |record| {
                         let key = Key { bytes: record.key, hash: place.mark };
@@ -561,7 +561,8 @@ impl Records for Loader<'_> {
                     let first = |error: &FileError| damage.is_none_or(|known| error.offset < known.offset);
                     damage = result.err().filter(first).or(damage);
                 }
-            });
+            };
+            keys.in_db(db, |keys| keys.with_shard(shard, &mut store_group));
             self.pause_after(group.len()).map_err(|error| FileError { error, offset: 0 })?;
         }
         self.by_shard = by_shard;
@@ -584,17 +585,17 @@ fn store(
         loaded.skip_empty(key.bytes);
         return Ok(());
     }
-    if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms) {
+    if record.expiry_ms.is_some_and(|at_ms| at_ms <= keys.now_ms()) {
         loaded.expired += 1;
         if !reading.keeps_expired.load(Ordering::Relaxed) {
             return Ok(());
         }
     }
     loaded.keys += 1;
-    let len = |keys: &Keys| keys.shard(key.shard()).keys.db(keys.db).len();
+    let len = |keys: &Keys| keys.shard(key.shard()).keys.db(keys.db()).len();
     let before = len(keys);
     if let (0, Some(plan)) = (before, plan) {
-        let db = keys.db;
+        let db = keys.db();
         keys.shard_mut(key.shard()).keys.db_mut(db).reserve(plan);
     }
     let expiry = record.expiry_ms.map_or(ExpiryChange::Clear, ExpiryChange::At);
@@ -614,7 +615,7 @@ fn store(
 
 /// The file's record of a key's use, as far as the policy uses it.
 fn access_bits(keys: &Keys, access: Option<Access>) -> Option<u32> {
-    match (access?, keys.touch) {
+    match (access?, keys.touch()) {
         (Access::Frequency(count), Touch::Lfu { minutes, .. }) => {
             Some(u32::from(minutes) << 8 | u32::from(count))
         }
@@ -637,11 +638,11 @@ pub fn load(
     replaces: bool,
 ) -> Result<Loaded, FileError> {
     let progress = &storage.persistence.load;
-    let reading = Reading::begin(storage, source, settings, keys.now_ms, replaces)?;
-    let (db, touched) = (keys.db, std::mem::replace(&mut keys.touch, reading.touch));
+    let reading = Reading::begin(storage, source, settings, keys.now_ms(), replaces)?;
+    let view = View { touch: reading.touch, ..keys.view() };
     let events = std::mem::take(&mut keys.effects.wanted_events);
-    Loader::run(keys, &reading, progress, (0, None), &mut |_| true);
-    (keys.db, keys.touch, keys.effects.wanted_events) = (db, touched, events);
+    in_view(keys, view, |keys| Loader::run(keys, &reading, progress, (0, None), &mut |_| true));
+    keys.effects.wanted_events = events;
     reading.end(progress)
 }
 
@@ -700,7 +701,7 @@ pub(crate) fn load_beside(
 fn load_part(storage: Storage, reading: &Reading, index: usize) {
     let (gate, thread) = (&storage.engine.gate, storage.loader(index));
     let mut keys = Keys::new(storage.engine, thread, Random::from_entropy());
-    (keys.now_ms, keys.touch) = (reading.now_ms, reading.touch);
+    keys.see(View { now_ms: reading.now_ms, touch: reading.touch, ..View::default() });
     Loader::run(&mut keys, reading, &storage.persistence.load, (index, Some(thread)), &mut |records| {
         gate.leave(thread);
         let is_wanted = || !storage.host.is_stopping();
@@ -725,11 +726,8 @@ pub(crate) fn load_base(
 ) -> Result<Option<u64>, LoadError> {
     let source = Source::open(outside, path)?;
     let loaded = if keys.has_all_shards() {
-        let now_ms = keys.now_ms;
-        keys.set_time(0);
-        let loaded = load(storage, keys, settings, source, false);
-        keys.set_time(now_ms);
-        loaded
+        let view = View { now_ms: 0, ..keys.view() };
+        in_view(keys, view, |keys| load(storage, keys, settings, source, false))
     } else {
         load_with_pool(storage, settings, source, 0)
     };
@@ -776,7 +774,7 @@ mod tests {
         storage.engine.gate.closed(|alone| keys.lock_all_shards(alone));
         let none = room(&keys);
         for (now_ms, stored) in [(2000, 0), (500, 1000)] {
-            keys.set_time(now_ms);
+            keys.see(View { now_ms, ..View::default() });
             let reader = Box::new(io::Cursor::new(bytes.clone()));
             let source = Source { reader, len: bytes.len() as u64, offset: 0 };
             let loaded = load(storage, &mut keys, &settings, source, false).unwrap();

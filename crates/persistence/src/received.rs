@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use martlet_base::random::Random;
-use martlet_engine::{Engine, Keys, Outside};
+use martlet_engine::{Engine, Keys, Outside, View, in_view};
 use martlet_values::file::FileError;
 
 pub use crate::file::NewFile;
@@ -147,10 +147,8 @@ impl Storage {
         self.begin_replacing(keys, settings);
         source.announce(&self.persistence.load, self.now_ms());
         // The sender decides when a key expires.
-        let now_ms = keys.now_ms;
-        keys.set_time(0);
-        let loaded = load(self, keys, settings, source, false);
-        keys.set_time(now_ms);
+        let view = View { now_ms: 0, ..keys.view() };
+        let loaded = in_view(keys, view, |keys| load(self, keys, settings, source, false));
         self.end_replacing(keys, settings, loaded.is_ok());
         loaded
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::disk::error_text;
 use martlet_base::random::Random;
-use martlet_engine::{Keys, Outside};
+use martlet_engine::{Keys, Outside, View};
 use martlet_journal::aof::Manifest;
 use martlet_values::Error;
 use martlet_values::file::FileError;
@@ -49,7 +49,7 @@ pub fn announce(storage: Storage) {
 pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String> {
     let outside = Outside::of_background_thread();
     let mut keys = Keys::new(storage.engine, storage.loader(0), Random::from_entropy());
-    keys.set_time(storage.now_ms());
+    keys.see(View { now_ms: storage.now_ms(), ..View::default() });
     if settings.appendonly && !load_log_at_start(storage, &outside, &mut keys, settings)? {
         return Ok(());
     }
@@ -60,8 +60,8 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
     let began_us = storage.now_us();
     let source = Source::configured(&outside, settings).map_err(LoadError::Open);
     let loaded = source.and_then(|source| {
-        source.announce(&storage.persistence.load, keys.now_ms);
-        Ok(load_with_pool(storage, settings, source, keys.now_ms)?)
+        source.announce(&storage.persistence.load, keys.now_ms());
+        Ok(load_with_pool(storage, settings, source, keys.now_ms())?)
     });
     let mut place = None;
     match loaded {
@@ -122,7 +122,7 @@ fn load_log_at_start(
 ) -> Result<bool, String> {
     let (thread, gate) = (storage.loader(0), &storage.engine.gate);
     let began_us = storage.now_us();
-    storage.persistence.load.began_ms.store(keys.now_ms, Ordering::Relaxed);
+    storage.persistence.load.began_ms.store(keys.now_ms(), Ordering::Relaxed);
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| {
         gate.leave(thread);
         keys.alone(work);

@@ -92,7 +92,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     }
     let value = decoded.map_err(|refused| Error::Text(format!("ERR {refused}")))?;
 
-    let now_ms = ctx.keys.now_ms;
+    let now_ms = ctx.keys.now_ms();
     let expiry_ms = match ttl_ms {
         0 => None,
         at_ms if options.absolute => Some(at_ms),
@@ -104,7 +104,7 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
         if deleted {
             ctx.keys.changed(&key, EventClass::GENERIC, "del");
             let word = ctx.keys.effects.deletions.removal.command();
-            ctx.keys.effects.replace(ctx.keys.db, || [word, key.bytes]);
+            ctx.keys.effects.replace(ctx.keys.db(), || [word, key.bytes]);
         }
         ctx.reply.ok();
         return Ok(());
@@ -115,12 +115,12 @@ fn restore(ctx: &mut Context<'_>) -> Outcome {
     if let Some(replaced) = replaced.filter(|_| deleted) {
         ctx.keys.note_overwritten(&key, replaced, new_kind);
     }
-    if let Some(lru) = access(ctx.keys.touch, now_ms, &options) {
+    if let Some(lru) = access(ctx.keys.touch(), now_ms, &options) {
         ctx.keys.set_lru(&key, lru);
     }
     if let Some(at_ms) = expiry_ms.filter(|_| !options.absolute) {
         let args = &ctx.args;
-        ctx.keys.effects.replace(ctx.keys.db, || {
+        ctx.keys.effects.replace(ctx.keys.db(), || {
             let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
             if let Some(ttl) = words.get_mut(2) {
                 *ttl = at_ms.to_string().into_bytes();

@@ -121,7 +121,7 @@ fn set_expiry(ctx: &mut Context<'_>, scale: Scale, name: &str) -> Outcome {
     let conditions = Conditions::parse(ctx)?;
     let number = ctx.int(2)?;
     let ms = if scale.seconds { number.checked_mul(1000) } else { Some(number) };
-    let at_ms = if scale.absolute { ms } else { ms.and_then(|ms| ms.checked_add(ctx.keys.now_ms)) };
+    let at_ms = if scale.absolute { ms } else { ms.and_then(|ms| ms.checked_add(ctx.keys.now_ms())) };
     let at_ms = at_ms.ok_or_else(|| Error::Text(format!("ERR invalid expire time in '{name}' command")))?;
     let key = ctx.key(1);
     let may = match ctx.keys.lookup_write(&key) {
@@ -186,7 +186,7 @@ fn pexpiretime(ctx: &mut Context<'_>) -> Outcome {
 /// Answers -2 for no key and -1 for no expiry; seconds are rounded to the nearest.
 fn tell_expiry(ctx: &mut Context<'_>, scale: Scale) -> Outcome {
     let key = ctx.key(1);
-    let now_ms = ctx.keys.now_ms;
+    let now_ms = ctx.keys.now_ms();
     let answer = match ctx.keys.lookup_quietly(&key).map(|entry| entry.expiry_ms()) {
         None => -2,
         Some(None) => -1,

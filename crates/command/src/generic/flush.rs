@@ -17,7 +17,7 @@ pub(super) static FLUSHDB: Command<Handler> = command("flushdb", -1, flushdb as 
     .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_ALL_SUCCEEDED]);
 
 fn flushdb(ctx: &mut Context<'_>) -> Outcome {
-    flush(ctx, Some(ctx.keys.db))
+    flush(ctx, Some(ctx.keys.db()))
 }
 
 pub(super) static FLUSHALL: Command<Handler> = command("flushall", -1, flushall as Handler)

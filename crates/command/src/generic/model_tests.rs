@@ -342,7 +342,7 @@ proptest! {
             }
         }
         // A follower never expires keys by itself, so its time stood still.
-        replica.keys.set_time(t.keys.now_ms);
+        replica.keys.see(martlet_engine::View { now_ms: t.keys.now_ms(), ..replica.keys.view() });
         for key in 0u8..6 {
             let request = [format!("GET key{key}"), format!("PTTL key{key}")];
             for line in request {

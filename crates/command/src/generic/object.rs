@@ -51,7 +51,7 @@ static FREQ: Command<Handler> = command("object|freq", 3, freq as Handler)
 
 fn freq(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
-    let touch = ctx.keys.touch;
+    let touch = ctx.keys.touch();
     let Some(lru) = ctx.keys.inspect(&key).map(|entry| entry.lru()) else {
         ctx.reply.null();
         return Ok(());
@@ -80,7 +80,7 @@ static IDLETIME: Command<Handler> = command("object|idletime", 3, idletime as Ha
 
 fn idletime(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
-    let (touch, now_ms) = (ctx.keys.touch, ctx.keys.now_ms);
+    let (touch, now_ms) = (ctx.keys.touch(), ctx.keys.now_ms());
     let Some(lru) = ctx.keys.inspect(&key).map(|entry| entry.lru()) else {
         ctx.reply.null();
         return Ok(());

@@ -165,7 +165,7 @@ fn copying_and_moving() {
             ("MOVE b 3", ":0"),
         ],
     );
-    t.keys.db = 3;
+    t.keys.see(martlet_engine::View { db: 3, ..t.keys.view() });
     check(&mut t, &[("GET a", "\"2\""), ("GET b", "\"2\""), ("DBSIZE", ":2")]);
     t.run("RPUSH l 1 2");
     t.run("COPY l m");
@@ -287,9 +287,10 @@ fn walks_hide_and_delete_expired_keys() {
     assert_eq!(t.run("RANDOMKEY"), "nil");
     t.run("SET a 1 PX 10");
     t.advance_ms(10);
-    let before = t.keys.set_view(View { expired: Expired::Keep, ..t.keys.view() });
+    let before = t.keys.view();
+    t.keys.see(View { expired: Expired::Keep, ..before });
     assert_eq!(t.run("RANDOMKEY"), "\"a\"");
-    t.keys.set_view(before);
+    t.keys.see(before);
     assert_eq!(t.run("RANDOMKEY"), "nil");
 }
 
@@ -319,7 +320,7 @@ fn cursors() {
 fn whole_databases() {
     let mut t = Fixture::new();
     t.run("MSET a 1 b 2");
-    t.keys.db = 1;
+    t.keys.see(martlet_engine::View { db: 1, ..t.keys.view() });
     t.run("SET c 3");
     check(
         &mut t,
@@ -339,7 +340,7 @@ fn whole_databases() {
         (String::new(), Some(crate::Wait::Freed))
     );
     assert_eq!(t.effects(), ["FLUSHDB"]);
-    t.keys.db = 0;
+    t.keys.see(martlet_engine::View { db: 0, ..t.keys.view() });
     assert_eq!(t.run("GET c"), "\"3\"");
     assert_eq!((t.run("FLUSHALL SYNC"), t.block.take().is_some()), (String::new(), true));
     assert_eq!(t.run("DBSIZE"), ":0");
@@ -354,7 +355,10 @@ fn whole_databases() {
 fn objects() {
     use martlet_engine::Touch;
     let mut t = Fixture::new();
-    t.keys.touch = Touch::Lru((START_MS / 1000) as u32 & 0xff_ffff);
+    t.keys.see(martlet_engine::View {
+        touch: Touch::Lru((START_MS / 1000) as u32 & 0xff_ffff),
+        ..t.keys.view()
+    });
     check(
         &mut t,
         &[
@@ -375,7 +379,10 @@ fn objects() {
     t.advance_ms(5000);
     assert_eq!(t.run("OBJECT IDLETIME i"), ":5");
     assert!(t.run("OBJECT FREQ i").starts_with("-ERR An LFU maxmemory policy is not selected"));
-    t.keys.touch = Touch::Lfu { minutes: 1, log_factor: 0, decay_minutes: 1 };
+    t.keys.see(martlet_engine::View {
+        touch: Touch::Lfu { minutes: 1, log_factor: 0, decay_minutes: 1 },
+        ..t.keys.view()
+    });
     t.run("SET f v");
     check(&mut t, &[("OBJECT FREQ f", ":5"), ("GET f", "\"v\""), ("OBJECT FREQ f", ":6")]);
     // Overwriting and renaming keep the count.
@@ -390,7 +397,7 @@ fn use_by_recency_and_frequency() {
     use martlet_engine::{Lrfu, Touch};
     let mut t = Fixture::new();
     let now = |tick| Touch::Lrfu(Lrfu { tick });
-    t.keys.touch = now(100);
+    t.keys.see(martlet_engine::View { touch: now(100), ..t.keys.view() });
     t.run("SET k v");
     assert_eq!(t.run("OBJECT FREQ k"), ":1");
     for _ in 0..15 {
@@ -399,7 +406,7 @@ fn use_by_recency_and_frequency() {
     assert!(matches!(t.run("OBJECT FREQ k").as_str(), ":14" | ":15" | ":16" | ":17" | ":18"));
     // Overwriting keeps the count.
     t.run("SET k w");
-    t.keys.touch = now(100 + 2 * 256);
+    t.keys.see(martlet_engine::View { touch: now(100 + 2 * 256), ..t.keys.view() });
     assert!(matches!(t.run("OBJECT FREQ k").as_str(), ":3" | ":4" | ":5"));
     assert!(t.run("OBJECT IDLETIME k").starts_with("-ERR An LFU maxmemory policy is selected"));
     let payload = dump(&mut t, "k");
@@ -413,7 +420,10 @@ fn idle_since_the_last_change() {
     let mut t = Fixture::new();
     let pass = |t: &mut Fixture, seconds: i64| {
         t.advance_ms(seconds * 1000);
-        t.keys.touch = Touch::Lrm((t.keys.now_ms / 1000) as u32 & 0xff_ffff);
+        t.keys.see(martlet_engine::View {
+            touch: Touch::Lrm((t.keys.now_ms() / 1000) as u32 & 0xff_ffff),
+            ..t.keys.view()
+        });
     };
     pass(&mut t, 0);
     t.run("SET k v");

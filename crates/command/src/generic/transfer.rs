@@ -54,7 +54,7 @@ fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
         }
         keys.delete(&to);
     }
-    let db = keys.db;
+    let db = keys.db();
     transfer(keys, &from, &to, db);
     keys.dirty += 1;
     keys.signal(&from);
@@ -90,7 +90,7 @@ fn move_key(ctx: &mut Context<'_>) -> Outcome {
         return Err(Error::Fixed("ERR MOVE is not allowed in cluster mode"));
     }
     let to_db = database(ctx.arg(2), ctx.settings.databases)?;
-    let from_db = ctx.keys.db;
+    let from_db = ctx.keys.db();
     if to_db == from_db {
         return Err(SAME_OBJECT);
     }
@@ -146,7 +146,7 @@ fn copy_databases(args: &Args<'_>) -> Vec<usize> {
 }
 
 fn copy(ctx: &mut Context<'_>) -> Outcome {
-    let mut to_db = ctx.keys.db;
+    let mut to_db = ctx.keys.db();
     let (mut replace, mut rest) = (false, ctx.rest(3));
     loop {
         if rest.word("replace") {
@@ -158,7 +158,7 @@ fn copy(ctx: &mut Context<'_>) -> Outcome {
         }
     }
     let (from, to) = (ctx.key(1), ctx.key(2));
-    if to_db == ctx.keys.db && from.bytes == to.bytes {
+    if to_db == ctx.keys.db() && from.bytes == to.bytes {
         return Err(SAME_OBJECT);
     }
     let copied = copy_key(ctx.keys, &from, &to, to_db, replace);

@@ -112,7 +112,7 @@ pub(super) fn visit_slice(
     let mut visited = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let next = keys.visit_shard(shard, |keys| {
-        let (db, due_ms, hidden) = (keys.db, keys.due_ms(), &keys.engine().hidden);
+        let (db, due_ms, hidden) = (keys.db(), keys.due_ms(), &keys.engine().hidden);
         let next = scan(&keys.shard(shard).keys, db, &mut |entry| {
             visited += 1;
             if hidden.has_key(entry.key()) {
@@ -308,7 +308,7 @@ fn randomkey(ctx: &mut Context<'_>) -> Outcome {
 /// A shard that holds keys of the selected database, chosen in proportion to their number.
 fn random_shard(keys: &mut Keys) -> Option<usize> {
     let len = |keys: &mut Keys, shard: usize| {
-        keys.visit_shard(shard, |keys| keys.visible_len(shard, keys.db)).unwrap_or(0)
+        keys.visit_shard(shard, |keys| keys.visible_len(shard, keys.db())).unwrap_or(0)
     };
     for _ in 0..SHARD_ATTEMPTS {
         let shard = keys.random.below(SHARD_COUNT as u64) as usize;
@@ -328,7 +328,7 @@ fn random_shard(keys: &mut Keys) -> Option<usize> {
 /// A random key of a held shard, and whether it has expired; such a one is deleted, unless those are kept.
 fn random_key_in(keys: &mut Keys, shard: usize) -> Option<(Vec<u8>, bool)> {
     let mut random = keys.random.clone();
-    let db = keys.shard(shard).keys.db(keys.db);
+    let db = keys.shard(shard).keys.db(keys.db());
     let hidden = &keys.engine().hidden;
     let picked = db.random(|bound| random.below(bound as u64) as usize);
     // Where most are hidden, any other will do.
@@ -350,7 +350,7 @@ pub(super) static DBSIZE: Command<Handler> = command("dbsize", 1, dbsize as Hand
     .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_AGG_SUM]);
 
 fn dbsize(ctx: &mut Context<'_>) -> Outcome {
-    let count = ctx.keys.count(ctx.keys.db);
+    let count = ctx.keys.count(ctx.keys.db());
     ctx.reply.count(count);
     Ok(())
 }

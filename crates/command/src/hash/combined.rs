@@ -62,8 +62,9 @@ fn hgetdel(ctx: &mut Context<'_>) -> Outcome {
     }
     if !deleted.is_empty() {
         keys.dirty += deleted.len() as u64;
-        keys.effects
-            .replace(keys.db, || [b"HDEL".as_slice(), key.bytes].into_iter().chain(deleted.iter().copied()));
+        keys.effects.replace(keys.db(), || {
+            [b"HDEL".as_slice(), key.bytes].into_iter().chain(deleted.iter().copied())
+        });
         note(keys, &key, "hdel", deleted);
         delete_if_empty(keys, &key);
     }
@@ -96,7 +97,7 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     ctx.keys.write::<Hash>(&key)?;
     let mut rest = ctx.rest(2);
-    let new_time = parse_new_time(&mut rest, ctx.keys.now_ms)?;
+    let new_time = parse_new_time(&mut rest, ctx.keys.now_ms())?;
     if rest.left() < 2 {
         return Err(Error::Arity("hgetex"));
     }
@@ -111,7 +112,7 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
             if changed > 0 {
                 let count = names.len().to_string();
                 keys.dirty += changed as u64;
-                keys.effects.replace(keys.db, || {
+                keys.effects.replace(keys.db(), || {
                     let head = [b"HPERSIST".as_slice(), key.bytes, b"FIELDS", count.as_bytes()];
                     head.into_iter().chain(names.iter())
                 });
@@ -160,7 +161,7 @@ impl<'a> SetOptions<'a> {
         let (mut if_key_exists, mut if_exist, mut expiry, mut rest) = (None, None, None, ctx.rest(2));
         while !rest.word("fields") {
             let word = rest.peek();
-            if let Some(new) = Self::take_expiry(&mut rest, ctx.keys.now_ms, expiry.is_some())? {
+            if let Some(new) = Self::take_expiry(&mut rest, ctx.keys.now_ms(), expiry.is_some())? {
                 expiry = Some(new);
             } else if let Some(exists) = rest.one_of(&[("fxx", true), ("fnx", false)]) {
                 if if_exist.is_some() {
@@ -268,7 +269,7 @@ fn set_fields(ctx: &mut Context<'_>, key: &Key<'_>, options: &SetOptions<'_>) ->
     keys.dirty += (pairs.len() / 2) as u64;
     note(keys, key, "hset", options.names());
     if let FieldExpiry::At(_) = options.expiry {
-        let (db, class) = (keys.db, EventClass::HASH);
+        let (db, class) = (keys.db(), EventClass::HASH);
         keys.effects.event_of_subkeys(class, "hexpire", db, key.bytes, options.names());
         record_set(keys, key, options);
     } else if options.if_key_exists.is_some() {
@@ -286,7 +287,7 @@ fn record_set(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) {
         FieldExpiry::Clear => Vec::new(),
     };
     let condition = options.if_exist.map(|if_exist| if if_exist { b"FXX".as_slice() } else { b"FNX" });
-    keys.effects.replace(keys.db, || {
+    keys.effects.replace(keys.db(), || {
         let head = [b"HSETEX".as_slice(), key.bytes].into_iter().chain(condition);
         let fields = [b"FIELDS".as_slice(), count.as_bytes()].into_iter().chain(options.pairs.iter());
         head.chain(expiry.iter().map(Vec::as_slice)).chain(fields)
@@ -304,7 +305,7 @@ fn delete_instead(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) -> O
     keys.dirty += fields;
     keys.counters().expired_fields.add(fields);
     for name in options.names() {
-        keys.effects.replace(keys.db, || [b"HDEL", key.bytes, name]);
+        keys.effects.replace(keys.db(), || [b"HDEL", key.bytes, name]);
     }
     note(keys, key, "hset", options.names());
     note(keys, key, "hdel", options.names());

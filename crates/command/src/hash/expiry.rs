@@ -159,7 +159,7 @@ fn hpexpireat(ctx: &mut Context<'_>) -> Outcome {
 fn expire(ctx: &mut Context<'_>, unit: TimeUnit, command: &str) -> Outcome {
     let key = ctx.key(1);
     let exists = ctx.keys.write::<Hash>(&key)?.is_some();
-    let at_ms = unit.parse(ctx.arg(2), ctx.keys.now_ms, command)?;
+    let at_ms = unit.parse(ctx.arg(2), ctx.keys.now_ms(), command)?;
     let mut rest = ctx.rest(3);
     let condition = rest.one_of(Condition::WORDS);
     let names = parse_fields(rest, "ERR Parameter `numFields` should be greater than 0")?;
@@ -244,13 +244,13 @@ pub(super) fn record_times(
     condition: Option<&[u8]>,
 ) {
     for name in &changed.deleted {
-        keys.effects.replace(keys.db, || [b"HDEL", key.bytes, name]);
+        keys.effects.replace(keys.db(), || [b"HDEL", key.bytes, name]);
     }
     if changed.updated.is_empty() {
         return;
     }
     let (time, count) = (at_ms.to_string(), changed.updated.len().to_string());
-    keys.effects.replace(keys.db, || {
+    keys.effects.replace(keys.db(), || {
         let head = [b"HPEXPIREAT".as_slice(), key.bytes, time.as_bytes()].into_iter().chain(condition);
         head.chain([b"FIELDS".as_slice(), count.as_bytes()]).chain(changed.updated.iter().copied())
     });
@@ -311,7 +311,7 @@ fn time_left(ctx: &mut Context<'_>, unit: TimeUnit) -> Outcome {
     let key = ctx.key(1);
     let names = parse_some_fields(ctx.rest(2));
     let Context { keys, reply, .. } = ctx;
-    let (now_ms, due_ms) = (keys.now_ms, keys.due_ms());
+    let (now_ms, due_ms) = (keys.now_ms(), keys.due_ms());
     let hash = keys.read::<Hash>(&key)?;
     let names = names?;
     let base_ms = if unit.relative { now_ms } else { 0 };

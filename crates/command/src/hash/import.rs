@@ -62,7 +62,7 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
     if values.len() != set.fields().len() {
         return Err(Error::Fixed("ERR value count does not match fieldset field count"));
     }
-    let (limits, now_ms) = (ctx.settings.hash_limits, ctx.keys.now_ms);
+    let (limits, now_ms) = (ctx.settings.hash_limits, ctx.keys.now_ms());
     let mut hash = Hash::new();
     let longest_value = values.iter().map(<[u8]>::len).max().unwrap_or(0);
     hash.before_growth(set.fields().len(), set.longest_bytes().max(longest_value), limits);
@@ -80,7 +80,7 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
     if let Some(payload) = payload {
         ctx.keys
             .effects
-            .replace(ctx.keys.db, || [b"RESTORE".as_slice(), key.bytes, b"0", &payload, b"REPLACE"]);
+            .replace(ctx.keys.db(), || [b"RESTORE".as_slice(), key.bytes, b"0", &payload, b"REPLACE"]);
     }
     ctx.reply.ok();
     Ok(())

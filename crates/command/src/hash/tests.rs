@@ -325,9 +325,9 @@ fn due_fields_are_collected() {
     t.advance_ms(5);
     t.expire_due();
     assert_eq!(t.run("EXISTS moved"), ":0");
-    t.keys.db = 1;
+    t.keys.see(martlet_engine::View { db: 1, ..t.keys.view() });
     assert_eq!(t.run("EXISTS copy"), ":0");
-    t.keys.db = 0;
+    t.keys.see(martlet_engine::View { db: 0, ..t.keys.view() });
     // Deleted, overwritten and persisted ones are not.
     t.run("HSET a f v");
     t.run("HPEXPIRE a 5 FIELDS 1 f");

@@ -123,7 +123,7 @@ fn blmovem(ctx: &mut Context<'_>) -> Outcome {
         return ctx.block_on(Block::new(wait, deadline_ms, TimeoutReply::NullArray));
     }
     let args = ctx.args;
-    ctx.keys.effects.replace(ctx.keys.db, || {
+    ctx.keys.effects.replace(ctx.keys.db(), || {
         let mut command: Vec<Vec<u8>> = vec![b"LMOVEM".to_vec()];
         command.extend((1..5).map(|index| args.at(index).to_vec()));
         command.push(b"EXACTLY".to_vec());

@@ -149,7 +149,7 @@ fn pop_with_key(ctx: &mut Context<'_>, index: usize, end: End, count: i64) -> Ou
     array(ctx.reply, elements_at(&list, end, count as usize));
     drop(list);
     let removed = remove_counted(ctx.keys, &key, end, count, ctx.settings.list_limit)?;
-    ctx.keys.effects.replace(ctx.keys.db, || {
+    ctx.keys.effects.replace(ctx.keys.db(), || {
         [effect(end).to_vec(), key.bytes.to_vec(), removed.to_string().into_bytes()]
     });
     Ok(())
@@ -269,6 +269,6 @@ fn blocking_pop(ctx: &mut Context<'_>, end: End) -> Outcome {
     list.after_shrink(ctx.settings.list_limit);
     drop(list);
     after_removal(ctx.keys, &key, event(end), 1);
-    ctx.keys.effects.replace(ctx.keys.db, || [effect(end), key.bytes]);
+    ctx.keys.effects.replace(ctx.keys.db(), || [effect(end), key.bytes]);
     Ok(())
 }

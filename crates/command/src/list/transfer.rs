@@ -76,7 +76,7 @@ fn blmove(ctx: &mut Context<'_>) -> Outcome {
         return wait(ctx, deadline_ms);
     }
     let args = ctx.args;
-    ctx.keys.effects.replace(ctx.keys.db, || {
+    ctx.keys.effects.replace(ctx.keys.db(), || {
         std::iter::once(b"LMOVE".as_slice()).chain((1..5).map(move |index| args.at(index)))
     });
     Ok(())
@@ -102,7 +102,7 @@ fn brpoplpush(ctx: &mut Context<'_>) -> Outcome {
         return wait(ctx, deadline_ms);
     }
     let args = ctx.args;
-    ctx.keys.effects.replace(ctx.keys.db, || [b"RPOPLPUSH", args.at(1), args.at(2)]);
+    ctx.keys.effects.replace(ctx.keys.db(), || [b"RPOPLPUSH", args.at(1), args.at(2)]);
     Ok(())
 }
 

@@ -56,7 +56,7 @@ fn spop_one(ctx: &mut Context<'_>) -> Outcome {
     };
     let keys = &mut *ctx.keys;
     keys.dirty += 1;
-    keys.effects.replace(keys.db, || [b"SREM".to_vec(), key.bytes.to_vec(), member.unwrap_or_default()]);
+    keys.effects.replace(keys.db(), || [b"SREM".to_vec(), key.bytes.to_vec(), member.unwrap_or_default()]);
     note(keys, &key, "spop");
     delete_if_empty(keys, &key);
     Ok(())
@@ -88,9 +88,9 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
             set.iter().for_each(|member| bulk(reply, member));
         }
         let word = keys.effects.deletions.removal.command();
-        keys.effects.replace(keys.db, || [word, key.bytes]);
+        keys.effects.replace(keys.db(), || [word, key.bytes]);
         keys.delete(&key);
-        keys.effects.event(EventClass::GENERIC, "del", keys.db, key.bytes);
+        keys.effects.event(EventClass::GENERIC, "del", keys.db(), key.bytes);
         return Ok(());
     }
     let recording = keys.effects.recording;
@@ -108,7 +108,7 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
     })?;
     for batch in popped.chunks(SREM_BATCH) {
         let command = [b"SREM".as_slice(), key.bytes];
-        keys.effects.replace(keys.db, || command.into_iter().chain(batch.iter().map(Vec::as_slice)));
+        keys.effects.replace(keys.db(), || command.into_iter().chain(batch.iter().map(Vec::as_slice)));
     }
     Ok(())
 }

@@ -142,7 +142,7 @@ impl Trimming {
 /// Records the request with other words in some places, and without LIMIT.
 fn record_as(ctx: &mut Context<'_>, trimming: Option<(&Trimming, Trimmed)>, id: Option<(usize, IdText)>) {
     let args = ctx.args;
-    ctx.keys.effects.replace(ctx.keys.db, || {
+    ctx.keys.effects.replace(ctx.keys.db(), || {
         let mut words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
         if let Some((at, id)) = id {
             words[at] = id.as_ref().to_vec();
@@ -236,7 +236,7 @@ impl<'a> Addition<'a> {
 
 fn xadd(ctx: &mut Context<'_>) -> Outcome {
     let Addition { id: asked, at, no_create, trimming, named } = Addition::parse(ctx)?;
-    let (key, now_ms) = (ctx.key(1), ctx.keys.now_ms);
+    let (key, now_ms) = (ctx.key(1), ctx.keys.now_ms());
     let (args, limits) = (ctx.args, ctx.settings.stream_limits);
     let known_last_id = last_id(ctx.keys, &key)?;
     if known_last_id.is_none() && no_create {
@@ -280,7 +280,7 @@ fn xadd(ctx: &mut Context<'_>) -> Outcome {
     write_id(ctx.reply, id);
     note(ctx.keys, &key, "xadd");
     if removed > 0 {
-        ctx.keys.effects.event(martlet_engine::EventClass::STREAM, "xtrim", ctx.keys.db, key.bytes);
+        ctx.keys.effects.event(martlet_engine::EventClass::STREAM, "xtrim", ctx.keys.db(), key.bytes);
     }
     let is_whole = matches!(asked, Some((_, Some(_))));
     if !is_whole || trimmed.is_some() {
@@ -300,7 +300,7 @@ fn next_id(last: Id, asked: AskedId, keys: &Keys) -> Result<Id, Error> {
         Some((ms, Some(seq))) => Id { ms, seq },
         Some((ms, None)) if ms == last.ms => Id { ms, seq: last.seq.checked_add(1).ok_or(TOO_LOW)? },
         Some((ms, None)) => Id { ms, seq: 0 },
-        None => next.max(Id { ms: keys.now_ms as u64, seq: 0 }),
+        None => next.max(Id { ms: keys.now_ms() as u64, seq: 0 }),
     };
     if id > last { Ok(id) } else { Err(TOO_LOW) }
 }

@@ -36,10 +36,10 @@ pub(super) fn record_claims(
         if pending.consumer.is_none() {
             // A released entry that is gone has no former consumer to report.
             let id = IdText::new(id);
-            keys.effects.replace(keys.db, || [b"XACK", key, group, id.as_ref()]);
+            keys.effects.replace(keys.db(), || [b"XACK", key, group, id.as_ref()]);
             continue;
         }
-        keys.effects.replace(keys.db, || {
+        keys.effects.replace(keys.db(), || {
             let number = |number: String| number.into_bytes();
             [
                 b"XCLAIM".to_vec(),
@@ -63,7 +63,7 @@ pub(super) fn record_claims(
 
 /// Records how far a group has read.
 pub(super) fn record_progress(keys: &mut Keys, key: &[u8], group: &[u8], last_id: Id, read: Option<u64>) {
-    keys.effects.replace(keys.db, || {
+    keys.effects.replace(keys.db(), || {
         let read = read.map_or_else(|| "-1".to_string(), |read| read.to_string());
         let id = IdText::new(last_id).as_ref().to_vec();
         let command = [b"XGROUP".to_vec(), b"SETID".to_vec(), key.to_vec(), group.to_vec(), id];
@@ -73,7 +73,7 @@ pub(super) fn record_progress(keys: &mut Keys, key: &[u8], group: &[u8], last_id
 
 /// Records that a group has another consumer.
 pub(super) fn record_consumer(keys: &mut Keys, key: &[u8], group: &[u8], consumer: &[u8]) {
-    keys.effects.replace(keys.db, || [b"XGROUP", &b"CREATECONSUMER"[..], key, group, consumer]);
+    keys.effects.replace(keys.db(), || [b"XGROUP", &b"CREATECONSUMER"[..], key, group, consumer]);
 }
 
 /// How entries are claimed.
@@ -212,7 +212,7 @@ fn parse_claim(ctx: &Context<'_>) -> Result<ClaimRequest, Error> {
     let idle_min_ms = number(&mut ctx.rest(4), "ERR Invalid min-idle-time argument for XCLAIM")?;
     let parsed = ctx.args.from(5).iter().map_while(|text| parse_id(text, 0).ok());
     let ids: Vec<Id> = parsed.collect();
-    let now_ms = ctx.keys.now_ms;
+    let now_ms = ctx.keys.now_ms();
     let mut terms = Terms { idle_min_ms, delivered_ms: -1, deliveries: None, force: false, just_id: false };
     let (mut last_id, mut rest) = (Id::MIN, ctx.rest(5 + ids.len()));
     while let Some(word) = rest.peek() {
@@ -243,7 +243,7 @@ fn parse_claim(ctx: &Context<'_>) -> Result<ClaimRequest, Error> {
 }
 
 fn xclaim(ctx: &mut Context<'_>) -> Outcome {
-    let (key, name, consumer, now_ms) = (ctx.key(1), ctx.arg(2), ctx.arg(3), ctx.keys.now_ms);
+    let (key, name, consumer, now_ms) = (ctx.key(1), ctx.arg(2), ctx.arg(3), ctx.keys.now_ms());
     if ctx.keys.read::<Stream>(&key)?.and_then(|stream| stream.group(name)).is_none() {
         return Err(no_key_or_group(key.bytes, name, ""));
     }
@@ -306,7 +306,7 @@ fn xautoclaim(ctx: &mut Context<'_>) -> Outcome {
             break rest.finish()?;
         }
     }
-    let (key, name, consumer, now_ms) = (ctx.key(1), ctx.arg(2), ctx.arg(3), ctx.keys.now_ms);
+    let (key, name, consumer, now_ms) = (ctx.key(1), ctx.arg(2), ctx.arg(3), ctx.keys.now_ms());
     if ctx.keys.read::<Stream>(&key)?.and_then(|stream| stream.group(name)).is_none() {
         return Err(no_key_or_group(key.bytes, name, ""));
     }

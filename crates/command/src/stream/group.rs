@@ -175,7 +175,7 @@ static CREATECONSUMER: Command<Handler> = command("xgroup|createconsumer", 5, cr
     .doc(spec::Group::Stream, "6.2.0", "O(1)", "Adds a consumer to a group.");
 
 fn createconsumer(ctx: &mut Context<'_>) -> Outcome {
-    let (key, consumer, now_ms) = (ctx.key(2), ctx.arg(4), ctx.keys.now_ms);
+    let (key, consumer, now_ms) = (ctx.key(2), ctx.arg(4), ctx.keys.now_ms());
     let is_new = change_group(ctx, |_, group| {
         let is_new = group.number_of(consumer).is_none();
         group.add_consumer(consumer, now_ms);
@@ -356,7 +356,7 @@ impl<'a> Filter<'a> {
 
 fn xpending(ctx: &mut Context<'_>) -> Outcome {
     let filter = Filter::parse(ctx)?;
-    let (key, name, now_ms) = (ctx.key(1), ctx.arg(2), ctx.keys.now_ms);
+    let (key, name, now_ms) = (ctx.key(1), ctx.arg(2), ctx.keys.now_ms());
     let Context { keys, reply, .. } = ctx;
     let group = keys.read::<Stream>(&key)?.and_then(|stream| stream.group(name));
     let group = group.ok_or_else(|| no_key_or_group(key.bytes, name, ""))?;

@@ -218,7 +218,7 @@ fn xidmprecord(ctx: &mut Context<'_>) -> Outcome {
     if record.name.is_empty() {
         return Err(Error::Fixed("ERR idempotent ID must be non-empty"));
     }
-    let (key, now_ms) = (ctx.key(1), ctx.keys.now_ms);
+    let (key, now_ms) = (ctx.key(1), ctx.keys.now_ms());
     let mut stream = ctx.keys.write::<Stream>(&key)?.ok_or(Error::NoSuchKey)?;
     if !stream.log().contains(id) {
         return Err(Error::Fixed("ERR No such message in stream"));

@@ -226,7 +226,7 @@ static CONSUMERS: Command<Handler> = command("xinfo|consumers", 4, consumers as 
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn consumers(ctx: &mut Context<'_>) -> Outcome {
-    let (now_ms, args) = (ctx.keys.now_ms, ctx.args);
+    let (now_ms, args) = (ctx.keys.now_ms(), ctx.args);
     let (stream, reply) = stream_of(ctx)?;
     let group = stream.group(args.at(3)).ok_or_else(|| super::no_group(args.at(3), args.at(2)))?;
     reply.array(group.consumer_count());

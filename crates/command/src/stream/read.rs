@@ -80,7 +80,7 @@ impl<'a> Request<'a> {
         let (mut request, mut rest) = (none, ctx.rest(1));
         loop {
             if rest.option("BLOCK", 1) {
-                request.deadline_ms = Some(deadline_ms(rest.value()?, ctx.keys.now_ms)?);
+                request.deadline_ms = Some(deadline_ms(rest.value()?, ctx.keys.now_ms())?);
             } else if rest.option("COUNT", 1) {
                 request.count = u64::try_from(rest.int()?).ok().filter(|&count| count > 0);
             } else if rest.option("MAXCOUNT", 1) {
@@ -415,7 +415,7 @@ fn xreadgroup(ctx: &mut Context<'_>) -> Outcome {
     if answer.finish(ctx.reply) {
         return Ok(());
     }
-    let now_ms = ctx.keys.now_ms;
+    let now_ms = ctx.keys.now_ms();
     let again_ms = claim_idle_ms.map(|idle_ms| oldest_ms.unwrap_or(now_ms).saturating_add(idle_ms));
     wait(ctx, &request, Vec::new(), true, again_ms)
 }
@@ -445,7 +445,7 @@ impl GroupRead<'_, '_> {
         position: Position,
         answer: &mut Answer,
     ) -> Result<Option<i64>, Error> {
-        let (key, now_ms) = (&self.key, ctx.keys.now_ms);
+        let (key, now_ms) = (&self.key, ctx.keys.now_ms());
         let Some((name, consumer)) = self.request.reader else { return Ok(None) };
         let Context { keys, reply, .. } = ctx;
         let recorded = keys.effects.recording.then_some(consumer);

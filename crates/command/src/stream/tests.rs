@@ -254,7 +254,7 @@ fn claiming_while_reading() {
 fn a_wait_says_when_there_will_be_something_to_claim() {
     let mut t = Fixture::new();
     t.run("XGROUP CREATE s g 0 MKSTREAM");
-    let now_ms = t.keys.now_ms;
+    let now_ms = t.keys.now_ms();
     t.run("XREADGROUP GROUP g a BLOCK 0 CLAIM 500 STREAMS s >");
     assert_eq!(t.block.take().unwrap().again_ms, Some(now_ms + 500));
     t.run("XADD s 1-1 f v");
@@ -330,7 +330,7 @@ fn a_primary_may_say_a_limit_of_exact_trimming() {
     t.run("XADD s 1-1 f v");
     let refused = t.run("XADD s MAXLEN = 1 LIMIT 10 1-2 f v");
     assert_eq!(refused, "-ERR syntax error, LIMIT cannot be used without the special ~ option");
-    t.keys.set_time(0);
+    t.keys.see(martlet_engine::View { now_ms: 0, ..t.keys.view() });
     assert_eq!(t.run("XADD s MAXLEN = 1 LIMIT 10 1-2 f v"), r#""1-2""#);
     assert_eq!(t.run("XLEN s"), ":1");
 }

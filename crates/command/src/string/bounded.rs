@@ -228,7 +228,7 @@ struct Change {
 
 impl Change {
     fn parse(ctx: &Context<'_>, options: &Options<'_>) -> Result<Change, Error> {
-        let at_ms = options.expiry.map(|e| e.at_ms(ctx.keys.now_ms, "increx")).transpose()?;
+        let at_ms = options.expiry.map(|e| e.at_ms(ctx.keys.now_ms(), "increx")).transpose()?;
         let Options { persist, only_without_expiry, .. } = *options;
         Ok(Change { at_ms, persist, only_without_expiry })
     }
@@ -264,12 +264,12 @@ impl Change {
             ExpiryChange::Keep => &[b"KEEPTTL"],
         };
         match expiry {
-            ExpiryChange::At(_) => keys.effects.event(EventClass::GENERIC, "expire", keys.db, key.bytes),
+            ExpiryChange::At(_) => keys.effects.event(EventClass::GENERIC, "expire", keys.db(), key.bytes),
             ExpiryChange::Clear if expires => {
-                keys.effects.event(EventClass::GENERIC, "persist", keys.db, key.bytes);
+                keys.effects.event(EventClass::GENERIC, "persist", keys.db(), key.bytes);
             }
             _ => {}
         }
-        keys.effects.replace(keys.db, || [&[b"SET", key.bytes, text], words].concat());
+        keys.effects.replace(keys.db(), || [&[b"SET", key.bytes, text], words].concat());
     }
 }

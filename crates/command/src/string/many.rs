@@ -109,7 +109,7 @@ fn set_pairs(ctx: &mut Context<'_>, pairs: std::ops::Range<usize>, expiry: Expir
         ctx.set_str(&key, index + 1, expiry);
         ctx.keys.changed(&key, EventClass::STRING, "set");
         if let ExpiryChange::At(_) = expiry {
-            ctx.keys.effects.event(EventClass::GENERIC, "expire", ctx.keys.db, key.bytes);
+            ctx.keys.effects.event(EventClass::GENERIC, "expire", ctx.keys.db(), key.bytes);
         }
     }
 }
@@ -170,7 +170,7 @@ impl<'a> MsetexOptions<'a> {
 
 fn msetex(ctx: &mut Context<'_>) -> Outcome {
     let MsetexOptions { pairs, condition, expiry } = MsetexOptions::parse(&ctx.args)?;
-    let at_ms = expiry.at.map(|e| e.at_ms(ctx.keys.now_ms, "msetex")).transpose()?;
+    let at_ms = expiry.at.map(|e| e.at_ms(ctx.keys.now_ms(), "msetex")).transpose()?;
     let may = holds_of_all(ctx, pairs.clone(), condition)?;
     ctx.reply.int(i64::from(may));
     if !may {
@@ -189,7 +189,7 @@ fn msetex(ctx: &mut Context<'_>) -> Outcome {
     }
     set_pairs(ctx, pairs.clone(), ExpiryChange::At(at_ms));
     let args = ctx.args;
-    ctx.keys.effects.replace(ctx.keys.db, || {
+    ctx.keys.effects.replace(ctx.keys.db(), || {
         let mut command: Vec<Vec<u8>> = vec![b"MSETEX".to_vec()];
         command.extend((1..pairs.end).map(|index| args.at(index).to_vec()));
         command.push(b"PXAT".to_vec());

@@ -28,7 +28,7 @@ pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {
     if keys.delete(key) {
         keys.changed(key, EventClass::GENERIC, "del");
         let word = keys.effects.deletions.removal.command();
-        keys.effects.replace(keys.db, || [word, key.bytes]);
+        keys.effects.replace(keys.db(), || [word, key.bytes]);
     }
 }
 

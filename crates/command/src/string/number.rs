@@ -110,7 +110,7 @@ fn incrbyfloat(ctx: &mut Context<'_>) -> Outcome {
     ctx.keys.set_bytes(&key, &text, false, ExpiryChange::Keep);
     ctx.keys.changed(&key, EventClass::STRING, "incrbyfloat");
     // Replaying a sum would depend on the reader's arithmetic; its result does not.
-    ctx.keys.effects.replace(ctx.keys.db, || [b"SET", key.bytes, &text, b"KEEPTTL"]);
+    ctx.keys.effects.replace(ctx.keys.db(), || [b"SET", key.bytes, &text, b"KEEPTTL"]);
     ctx.reply.bulk(&text);
     Ok(())
 }

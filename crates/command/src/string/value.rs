@@ -179,7 +179,7 @@ impl<'a> SetOptions<'a> {
 #[inline(never)]
 fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
     let options = SetOptions::parse(ctx.rest(3))?;
-    let at_ms = options.expiry.at.map(|e| e.at_ms(ctx.keys.now_ms, "set")).transpose()?;
+    let at_ms = options.expiry.at.map(|e| e.at_ms(ctx.keys.now_ms(), "set")).transpose()?;
     let (key, value) = (ctx.key(1), ctx.arg(2));
     if options.get {
         get_old(ctx, &key)?;
@@ -201,7 +201,7 @@ fn set_with_options(ctx: &mut Context<'_>) -> Outcome {
             ctx.keys.changed(&key, EventClass::STRING, "set");
             if options.get || matches!(options.condition, Condition::Compared(..)) {
                 let keep: &[&[u8]] = if options.expiry.kept { &[b"KEEPTTL"] } else { &[] };
-                ctx.keys.effects.replace(ctx.keys.db, || [&[b"SET", key.bytes, value], keep].concat());
+                ctx.keys.effects.replace(ctx.keys.db(), || [&[b"SET", key.bytes, value], keep].concat());
             }
         }
     }
@@ -227,8 +227,8 @@ fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
     ctx.set_str(key, index, ExpiryChange::At(at_ms));
     let (keys, value) = (&mut *ctx.keys, ctx.args.at(index));
     keys.changed(key, EventClass::STRING, "set");
-    keys.effects.event(EventClass::GENERIC, "expire", keys.db, key.bytes);
-    keys.effects.replace(keys.db, || {
+    keys.effects.event(EventClass::GENERIC, "expire", keys.db(), key.bytes);
+    keys.effects.replace(keys.db(), || {
         let mut buffer = NumberBuffer::new();
         [b"SET", key.bytes, value, b"PXAT", format_i64(at_ms, &mut buffer)].map(<[u8]>::to_vec)
     });
@@ -280,7 +280,7 @@ fn psetex(ctx: &mut Context<'_>) -> Outcome {
 }
 
 fn set_expiring(ctx: &mut Context<'_>, option: ExpiryOption, name: &str) -> Outcome {
-    let at_ms = Expiry { option, text: ctx.arg(2) }.at_ms(ctx.keys.now_ms, name)?;
+    let at_ms = Expiry { option, text: ctx.arg(2) }.at_ms(ctx.keys.now_ms(), name)?;
     let key = ctx.key(1);
     set_until(ctx, &key, 3, at_ms);
     ctx.reply.ok();
@@ -300,7 +300,7 @@ fn getset(ctx: &mut Context<'_>) -> Outcome {
     get_old(ctx, &key)?;
     ctx.set_str(&key, 2, ExpiryChange::Clear);
     ctx.keys.changed(&key, EventClass::STRING, "set");
-    ctx.keys.effects.replace(ctx.keys.db, || [b"SET", key.bytes, value]);
+    ctx.keys.effects.replace(ctx.keys.db(), || [b"SET", key.bytes, value]);
     Ok(())
 }
 
@@ -345,12 +345,12 @@ fn getex(ctx: &mut Context<'_>) -> Outcome {
     };
     ctx.reply.bulk(value.bytes(&mut NumberBuffer::new()));
     if let Some(expiry) = expires {
-        let at_ms = expiry.at_ms(ctx.keys.now_ms, "getex")?;
+        let at_ms = expiry.at_ms(ctx.keys.now_ms(), "getex")?;
         expire_at(ctx.keys, &key, at_ms);
     } else if persists && ctx.keys.expiry_ms(&key).is_some() {
         ctx.keys.set_expiry(&key, None);
         ctx.keys.changed(&key, EventClass::GENERIC, "persist");
-        ctx.keys.effects.replace(ctx.keys.db, || [b"PERSIST", key.bytes]);
+        ctx.keys.effects.replace(ctx.keys.db(), || [b"PERSIST", key.bytes]);
     }
     Ok(())
 }
@@ -363,7 +363,7 @@ pub(crate) fn expire_at(keys: &mut Keys, key: &Key<'_>, at_ms: i64) {
     }
     keys.set_expiry(key, Some(at_ms));
     keys.changed(key, EventClass::GENERIC, "expire");
-    keys.effects.replace(keys.db, || {
+    keys.effects.replace(keys.db(), || {
         let mut buffer = NumberBuffer::new();
         [b"PEXPIREAT", key.bytes, format_i64(at_ms, &mut buffer)].map(<[u8]>::to_vec)
     });

@@ -148,7 +148,7 @@ fn pop_with_key(ctx: &mut Context<'_>, index: usize, side: Side, count: usize) -
         }
     })?;
     keys.effects
-        .replace(keys.db, || [side.effect().to_vec(), key.bytes.to_vec(), popped.to_string().into_bytes()]);
+        .replace(keys.db(), || [side.effect().to_vec(), key.bytes.to_vec(), popped.to_string().into_bytes()]);
     Ok(())
 }
 
@@ -268,6 +268,6 @@ fn blocking_pop(ctx: &mut Context<'_>, side: Side) -> Outcome {
             reply.double(entry.score);
         }
     })?;
-    keys.effects.replace(keys.db, || [side.effect(), key.bytes]);
+    keys.effects.replace(keys.db(), || [side.effect(), key.bytes]);
     Ok(())
 }

@@ -293,7 +293,7 @@ fn remove(ctx: &mut Context<'_>, by: By, event: &'static str) -> Outcome {
         // The key goes as a whole, and a large set is freed in the background.
         ctx.keys.delete(&key);
         note(ctx.keys, &key, event);
-        ctx.keys.effects.event(EventClass::GENERIC, "del", ctx.keys.db, key.bytes);
+        ctx.keys.effects.event(EventClass::GENERIC, "del", ctx.keys.db(), key.bytes);
     } else if removed > 0 {
         set.remove_range(ranks, |_| ());
         drop(set);

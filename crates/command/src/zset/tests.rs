@@ -259,7 +259,7 @@ fn waiting_to_pop() {
     assert_eq!(t.effects(), ["ZPOPMAX z 1"]);
     assert_eq!(t.run("BZPOPMIN none z 0.5"), "");
     let block = t.block.take().expect("nothing to pop");
-    assert_eq!((block.wait, block.deadline_ms), (Wait::value::<ZSet>([1, 2]), Some(t.keys.now_ms + 500)));
+    assert_eq!((block.wait, block.deadline_ms), (Wait::value::<ZSet>([1, 2]), Some(t.keys.now_ms() + 500)));
     assert_eq!(t.run("BZMPOP 0 2 none z MIN"), "");
     assert_eq!(
         t.block.take().map(|block| (block.wait, block.deadline_ms)),

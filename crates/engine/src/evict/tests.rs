@@ -11,7 +11,7 @@ const NOW_MS: i64 = 1_000_000_000;
 fn keys() -> Keys {
     let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
     let mut keys = Keys::new(engine, 0, Random::seeded(1));
-    keys.set_time(NOW_MS);
+    keys.see(crate::View { now_ms: NOW_MS, ..keys.view() });
     keys.effects.recording = true;
     keys
 }
@@ -35,11 +35,11 @@ fn is_there(keys: &mut Keys, name: &str) -> bool {
     there
 }
 
-/// Evicts up to `most`; the names of those that went, in order, as the journal would get them.
+/// Evicts up to `most`; the names of those that went, in order, as the journal would get them, with the number
+/// of a database other than 0.
 fn evict(keys: &mut Keys, policy: EvictionPolicy, most: usize) -> Vec<String> {
     let mut evictor = Evictor::default();
     let mut gone = Vec::new();
-    let before = keys.db;
     for _ in 0..most {
         if !keys.evict_one(&mut evictor, policy) {
             break;
@@ -48,23 +48,25 @@ fn evict(keys: &mut Keys, policy: EvictionPolicy, most: usize) -> Vec<String> {
         for effect in martlet_journal::effects(tag, payload) {
             let text = String::from_utf8_lossy(effect.command).into_owned();
             let words: Vec<&str> = text.split("\r\n").collect();
-            assert_eq!((words[0], words[2], effect.db as usize), ("*2", "DEL", keys.db));
-            gone.push(words[4].to_owned());
+            assert_eq!((words[0], words[2]), ("*2", "DEL"));
+            gone.push(match effect.db {
+                0 => words[4].to_owned(),
+                db => format!("{db}:{}", words[4]),
+            });
         }
         keys.effects.pending().clear();
         keys.release();
     }
-    keys.db = before;
     gone
 }
 
 /// 400 keys, of which the higher numbers were used later.
 fn aged(keys: &mut Keys) {
     for number in 0..400u32 {
-        keys.touch = Touch::Lru(number);
+        keys.see(crate::View { touch: Touch::Lru(number), ..keys.view() });
         set(keys, &format!("key:{number}"), ExpiryChange::Clear);
     }
-    keys.touch = Touch::Lru(1_000);
+    keys.see(crate::View { touch: Touch::Lru(1_000), ..keys.view() });
 }
 
 fn number(name: &str) -> u32 {
@@ -96,7 +98,10 @@ fn random_choice_prefers_nobody() {
 #[test]
 fn what_was_used_often_stays() {
     let mut keys = keys();
-    keys.touch = Touch::Lfu { minutes: 0, log_factor: 0, decay_minutes: 1 };
+    keys.see(crate::View {
+        touch: Touch::Lfu { minutes: 0, log_factor: 0, decay_minutes: 1 },
+        ..keys.view()
+    });
     (0..400).for_each(|number| set(&mut keys, &format!("key:{number}"), ExpiryChange::Clear));
     for number in 200..400 {
         let name = format!("key:{number}");
@@ -115,7 +120,7 @@ fn what_was_used_often_stays() {
 #[test]
 fn what_was_used_often_stays_until_it_is_long_ago() {
     let mut keys = keys();
-    keys.touch = Touch::Lrfu(Lrfu { tick: 0 });
+    keys.see(crate::View { touch: Touch::Lrfu(Lrfu { tick: 0 }), ..keys.view() });
     (0..400).for_each(|number| set(&mut keys, &format!("key:{number}"), ExpiryChange::Clear));
     let look_up = |keys: &mut Keys, numbers: std::ops::Range<usize>, times: usize| {
         for number in numbers {
@@ -135,7 +140,7 @@ fn what_was_used_often_stays_until_it_is_long_ago() {
     // The clock has moved on, if slowly: most shards are empty.
     assert!((1..40).contains(&keys.engine().eviction_tick()), "{}", keys.engine().eviction_tick());
     // Ten half-lives later one access counts for more than all those.
-    keys.touch = Touch::Lrfu(Lrfu { tick: 10 * 256 });
+    keys.see(crate::View { touch: Touch::Lrfu(Lrfu { tick: 10 * 256 }), ..keys.view() });
     look_up(&mut keys, 0..200, 1);
     let gone = evict(&mut keys, policy, 100);
     assert!(gone.iter().filter(|name| number(name) < 200).count() < 10, "{gone:?}");
@@ -151,9 +156,9 @@ fn the_clock_of_evictions_counts_turnovers() {
 #[test]
 fn what_was_changed_lately_stays() {
     let mut keys = keys();
-    keys.touch = Touch::Lrm(1);
+    keys.see(crate::View { touch: Touch::Lrm(1), ..keys.view() });
     (0..400).for_each(|number| set(&mut keys, &format!("key:{number}"), ExpiryChange::Clear));
-    keys.touch = Touch::Lrm(100);
+    keys.see(crate::View { touch: Touch::Lrm(100), ..keys.view() });
     for number in 0..400 {
         let name = format!("key:{number}");
         let key = Key::new(name.as_bytes());
@@ -174,7 +179,7 @@ fn what_was_changed_lately_stays() {
 fn volatile_policies_leave_keys_without_expiry_alone() {
     for first in [EvictFirst::LeastRecentlyUsed, EvictFirst::Random, EvictFirst::SoonestExpiry] {
         let mut keys = keys();
-        keys.touch = Touch::Lru(1);
+        keys.see(crate::View { touch: Touch::Lru(1), ..keys.view() });
         for number in 0..100 {
             set(&mut keys, &format!("stays:{number}"), ExpiryChange::Clear);
         }
@@ -202,24 +207,24 @@ fn what_expires_soonest_goes_first() {
 fn who_watches_the_key_is_told_and_databases_are_told_apart() {
     let mut keys = keys();
     let flag = std::sync::Arc::new(WatchFlag::default());
-    keys.db = 3;
+    keys.see(crate::View { db: 3, ..keys.view() });
     set(&mut keys, "k", ExpiryChange::Clear);
     let key = Key::new(b"k");
     keys.lock_shard(key.shard());
     keys.hooks_mut(&key).watch(3, b"k", &flag, false);
     keys.release();
-    keys.db = 0;
-    assert_eq!(evict(&mut keys, policy(EvictFirst::Random, false), 2), ["k"]);
+    keys.see(crate::View { db: 0, ..keys.view() });
+    assert_eq!(evict(&mut keys, policy(EvictFirst::Random, false), 2), ["3:k"]);
     assert!(flag.is_raised());
 }
 
 #[test]
 fn a_candidate_that_was_used_since_stays() {
     let mut keys = keys();
-    keys.touch = Touch::Lru(0);
+    keys.see(crate::View { touch: Touch::Lru(0), ..keys.view() });
     set(&mut keys, "old", ExpiryChange::Clear);
     set(&mut keys, "older", ExpiryChange::Clear);
-    keys.touch = Touch::Lru(100);
+    keys.see(crate::View { touch: Touch::Lru(100), ..keys.view() });
     let policy = policy(EvictFirst::LeastRecentlyUsed, false);
     let mut evictor = Evictor { policy: Some(policy), ..Evictor::default() };
     evictor.offer(100, 0, b"old");

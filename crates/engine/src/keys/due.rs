@@ -9,7 +9,7 @@ impl Keys {
     /// Notes when a part of the key's value is due, if a change has made that earlier.
     #[inline]
     pub(crate) fn note_fresh_due(&mut self, key: &Key<'_>) {
-        let db = self.db;
+        let db = self.view.db;
         let table = self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(db);
         if let Some(at_ms) = table.take_fresh_due_ms() {
             self.engine.note_due(key.shard(), at_ms);
@@ -24,7 +24,7 @@ impl Keys {
         limit: usize,
         lag: &mut impl FnMut(i64),
     ) -> usize {
-        let (db, now_ms) = (self.db, self.now_ms);
+        let (db, now_ms) = (self.view.db, self.view.now_ms);
         let mut expired = 0;
         while expired < limit {
             let table = self.engine.state_mut(&mut self.locked, shard).keys.db_mut(db);
@@ -44,7 +44,7 @@ impl Keys {
     /// Forgets records of a stream, at most `limit`. They are not replicated data: no command reports them,
     /// and each server drops them by itself.
     fn forget_records(&mut self, key: &Key<'_>, limit: usize) -> usize {
-        let now_ms = self.now_ms;
+        let now_ms = self.view.now_ms;
         self.preserve(key);
         let Some(mut stream) = self.db_of_mut(key).object_mut::<Stream>(key) else { return 0 };
         let Some(until_ms) = stream.records_expired_until(now_ms) else { return 0 };
@@ -53,7 +53,7 @@ impl Keys {
 
     /// Removes parts of a module's value, at most `limit`.
     fn remove_due_parts(&mut self, key: &Key<'_>, limit: usize) -> usize {
-        let now_ms = self.now_ms;
+        let now_ms = self.view.now_ms;
         self.preserve(key);
         let value = self.db_of_mut(key).object_mut::<ModuleValue>(key);
         value.map_or(0, |mut value| value.object_mut().remove_due(now_ms, limit))

@@ -46,7 +46,7 @@ impl Keys {
         if self.keeps_expired() {
             return 0;
         }
-        let (db, due_ms) = (self.db, self.due_ms);
+        let (db, due_ms) = (self.view.db, self.due_ms);
         let mut expired = Expired::for_news(self);
         for name in names {
             let Some(mut hash) = self.db_of_mut(key).object_mut::<Hash>(key) else { break };
@@ -66,7 +66,7 @@ impl Keys {
     /// Deletes the key if its hash has no fields left.
     pub fn delete_without_fields(&mut self, key: &Key<'_>) {
         if self.delete_if_empty::<Hash>(key) {
-            self.effects.event(EventClass::GENERIC, "del", self.db, key.bytes);
+            self.effects.event(EventClass::GENERIC, "del", self.view.db, key.bytes);
         }
     }
 
@@ -80,7 +80,7 @@ impl Keys {
 
     /// Deletes fields of a hash that have expired, at most `limit`, handing the time of each to `seen`.
     pub(super) fn collect_fields(&mut self, key: &Key<'_>, limit: usize, mut seen: impl FnMut(i64)) -> usize {
-        let (db, due_ms) = (self.db, self.due_ms);
+        let (db, due_ms) = (self.view.db, self.due_ms);
         let mut expired = Expired::for_news(self);
         self.counters.change.set();
         let state = self.engine.state_mut(&mut self.locked, key.shard());
@@ -110,7 +110,7 @@ impl Keys {
             return;
         }
         self.counters.expired_fields.add(expired.count as u64);
-        self.effects.event_of_subkeys(EventClass::HASH, "hexpired", self.db, key.bytes, expired.names);
+        self.effects.event_of_subkeys(EventClass::HASH, "hexpired", self.view.db, key.bytes, expired.names);
         self.signal_by_server(key);
     }
 }

@@ -54,7 +54,7 @@ impl Keys {
 
     /// Up to `most` names of a slot's keys in the current database. The slot's shard is locked.
     pub fn names_in_slot(&self, slot: u16, most: usize) -> Vec<Vec<u8>> {
-        let db = self.shard(shard_of_slot(slot)).keys.db(self.db);
+        let db = self.shard(shard_of_slot(slot)).keys.db(self.view.db);
         let (mut names, mut from) = (Vec::new(), None);
         while names.len() < most {
             from = db.walk_slot(slot, from, |entry| names.push(entry.key().to_vec()));

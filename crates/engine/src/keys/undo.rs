@@ -72,7 +72,7 @@ mod tests {
         keys.engine().gate.closed(|alone| keys.lock_all_shards(alone));
         keys.effects.recording = true;
         let [a, b, list, absent] = [b"a".as_slice(), b"b", b"l", b"x"].map(Key::new);
-        keys.set_time(1000);
+        keys.see(crate::View { now_ms: 1000, ..keys.view() });
         keys.set_str(&a, b"1", ExpiryChange::At(5000));
         keys.set_str(&b, b"two", ExpiryChange::Clear);
         let push = |keys: &mut Keys, value: &[u8]| {

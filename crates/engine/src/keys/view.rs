@@ -1,7 +1,7 @@
-//! What a run sees of the keys: its database, expired keys, and how its accesses are noted.
+//! What a run sees of the keys: its database, its time, expired keys, and how its accesses are noted.
 //!
-//! Invariant: the time up to which keys are due follows from the clock and from [`Expired`] together; no
-//! other file sets either. The clock is no part of a view: it may advance while a view lasts.
+//! Invariant: a view is set whole, and the time up to which keys are due follows from it alone. Code that needs
+//! another view for a while opens it by [`in_view`], which puts the outer one back.
 
 use super::Keys;
 use crate::touch::Touch;
@@ -22,12 +22,21 @@ pub enum Expired {
 pub struct View {
     /// The database that keys are looked up in.
     pub db: usize,
+    /// The time of the run, Unix milliseconds. 0 is before every key's time: nothing is due.
+    pub now_ms: i64,
     /// What becomes of expired keys.
     pub expired: Expired,
     /// A time to live that is over is set all the same, and hides its key (`import-mode`).
     pub sets_past_times: bool,
     /// How accesses are noted.
     pub touch: Touch,
+}
+
+impl Default for View {
+    /// Database 0 at time 0; accesses are not noted.
+    fn default() -> View {
+        View { db: 0, now_ms: 0, expired: Expired::Hide, sets_past_times: false, touch: Touch::Nothing }
+    }
 }
 
 impl View {
@@ -39,35 +48,59 @@ impl View {
     }
 }
 
+/// Runs `work` on the owner of keys with this view of them, and puts the outer view back.
+#[inline]
+pub fn in_view<H: AsMut<Keys> + ?Sized, R>(holder: &mut H, view: View, work: impl FnOnce(&mut H) -> R) -> R {
+    let keys = holder.as_mut();
+    let outer = keys.view();
+    keys.see(view);
+    let result = work(holder);
+    holder.as_mut().see(outer);
+    result
+}
+
+impl AsMut<Keys> for Keys {
+    fn as_mut(&mut self) -> &mut Keys {
+        self
+    }
+}
+
 impl Keys {
-    /// What runs see at present.
+    /// The view of the run, or of the innermost [`in_view`].
     #[inline]
     pub fn view(&self) -> View {
-        let (db, expired, sets_past_times, touch) = (self.db, self.expired, self.sets_past_times, self.touch);
-        View { db, expired, sets_past_times, touch }
+        self.view
     }
 
-    /// Sets what the runs that follow see; returns the view before.
+    /// Sets the view of all that follows: for `martlet_command::run`, and for owners of keys that have one
+    /// view for good (a loading thread, a test). All others open it by [`in_view`].
     #[inline]
-    pub fn set_view(&mut self, view: View) -> View {
-        let before = self.view();
-        let View { db, expired, sets_past_times, touch } = view;
-        (self.db, self.expired, self.sets_past_times, self.touch) = (db, expired, sets_past_times, touch);
-        self.set_time(self.now_ms);
-        before
+    pub fn see(&mut self, view: View) {
+        self.view = view;
+        self.due_ms = if view.expired == Expired::See { i64::MIN } else { view.now_ms };
     }
 
-    /// As [`Keys::set_view`] in the database that is selected.
+    /// See [`View::db`].
     #[inline]
-    pub fn set_view_here(&mut self, view: View) -> View {
-        self.set_view(View { db: self.db, ..view })
+    pub fn db(&self) -> usize {
+        self.view.db
     }
 
-    /// Sets the time at which commands run, Unix milliseconds.
+    /// See [`View::now_ms`].
     #[inline]
-    pub fn set_time(&mut self, now_ms: i64) {
-        self.now_ms = now_ms;
-        self.due_ms = if self.expired == Expired::See { i64::MIN } else { now_ms };
+    pub fn now_ms(&self) -> i64 {
+        self.view.now_ms
+    }
+
+    /// See [`View::touch`].
+    #[inline]
+    pub fn touch(&self) -> Touch {
+        self.view.touch
+    }
+
+    /// Runs `work` with another database selected.
+    pub fn in_db<R>(&mut self, db: usize, work: impl FnOnce(&mut Self) -> R) -> R {
+        in_view(self, View { db, ..self.view() }, work)
     }
 
     /// Keys whose time is this or earlier have expired: the time of the run, or before all times where
@@ -80,13 +113,45 @@ impl Keys {
     /// Whether expired keys stay although no command sees them.
     #[inline]
     pub fn keeps_expired(&self) -> bool {
-        self.expired == Expired::Keep
+        self.view.expired == Expired::Keep
     }
 
     /// Whether a value that is to expire at this time is deleted at once instead: the time is over, and the
     /// deletion is this server's to decide.
     #[inline]
     pub fn deletes_at_once(&self, at_ms: i64) -> bool {
-        at_ms <= self.now_ms && !self.keeps_expired() && !self.sets_past_times
+        at_ms <= self.view.now_ms && !self.keeps_expired() && !self.view.sets_past_times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use martlet_base::random::Random;
+    use martlet_keyspace::{ExpiryChange, Key};
+
+    use super::*;
+    use crate::engine::Engine;
+
+    /// The view inside is the one that was passed, whatever was set in it; the outer one is back afterwards,
+    /// and so is what is due by it.
+    #[test]
+    fn a_view_ends_with_its_work() {
+        let mut keys = Keys::new(Box::leak(Box::new(Engine::new(1).unwrap())), 0, Random::seeded(1));
+        let outer = View { db: 2, now_ms: 1_000, ..View::default() };
+        keys.see(outer);
+        let key = Key::new(b"k");
+        keys.lock_shard(key.shard());
+        keys.set_str(&key, b"v", ExpiryChange::At(900));
+        let seen = in_view(&mut keys, outer.seeing_expired(), |keys| {
+            assert!(keys.in_db(0, |keys| keys.get(&key).is_none() && keys.due_ms() == i64::MIN));
+            keys.see(View { db: 7, now_ms: 0, expired: Expired::Keep, ..keys.view() });
+            in_view(keys, outer.seeing_expired(), |keys| (keys.db(), keys.get(&key).is_some()))
+        });
+        assert_eq!(seen, (2, true));
+        assert_eq!((keys.db(), keys.now_ms(), keys.due_ms(), keys.keeps_expired()), (2, 1_000, 1_000, false));
+        assert!(in_view(&mut keys, View { now_ms: 899, ..outer }, |keys| keys.get(&key).is_some()));
+        assert!(keys.lookup(&key).is_none(), "it is due in the outer view, and deleted");
+        assert!(in_view(&mut keys, outer.seeing_expired(), |keys| keys.get(&key).is_none()));
+        keys.release();
     }
 }

@@ -101,17 +101,17 @@ fn apply(keys: &mut Keys, step: &Step) {
     let name = |k: u16| format!("k{k}").into_bytes();
     match *step {
         Step::Set(db, k, len) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             keys.set_str(&Key::new(&name(k)), "x".repeat(len).as_bytes(), ExpiryChange::Clear);
         }
         Step::Append(db, k) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             if !matches!(keys.read_str(&Key::new(&name(k))), Err(crate::WrongType)) {
                 keys.update_str(&Key::new(&name(k)), 0..0, |text| text.extend(b"appended"));
             }
         }
         Step::Overwrite(db, k, at) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             let name = name(k);
             let key = Key::new(&name);
             let len = keys.read_str(&key).ok().flatten().map_or(0, |text| text.len());
@@ -119,32 +119,32 @@ fn apply(keys: &mut Keys, step: &Step) {
             keys.change_bytes(&key, touched.clone(), |bytes| bytes[touched].fill(b'y'));
         }
         Step::Copy(db, from, to) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             let value = keys.get(&Key::new(&name(from))).map(|entry| entry.value());
             value.into_iter().for_each(|value| keys.set_value(&Key::new(&name(to)), value, None));
         }
         Step::Add(db, k, member) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             if let Ok(mut set) = keys.create::<Set>(&Key::new(&name(k))) {
                 set.add(Element::Int(i64::from(member)), SetLimits::default());
             }
         }
         Step::Expire(db, k, at_ms) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             keys.set_expiry(&Key::new(&name(k)), at_ms);
         }
         Step::Delete(db, k) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             keys.delete(&Key::new(&name(k)));
         }
         Step::Rename(db, from, to) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             if let Some((value, expiry_ms)) = keys.take(&Key::new(&name(from))) {
                 keys.set_value(&Key::new(&name(to)), value, expiry_ms);
             }
         }
         Step::Fill(db, count) => {
-            keys.db = db;
+            keys.see(crate::View { db, ..keys.view() });
             for i in 0..count {
                 keys.set_int(&Key::new(&name(1000 + i)), i64::from(i), ExpiryChange::Clear);
             }

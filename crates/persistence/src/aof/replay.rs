@@ -8,7 +8,7 @@ use std::io::Read;
 use martlet_base::prefetch::PrefetchQueue;
 use martlet_command::transaction::{Assembler, OutOfPlace, Step};
 use martlet_command::{Control, Error, Fieldsets, Flags, LibraryChange, Request, Settings};
-use martlet_engine::{Keys, View};
+use martlet_engine::{Keys, View, in_view};
 use martlet_journal::aof::CommandReader;
 use martlet_keyspace::key_hash;
 use martlet_protocol::reply::Reply;
@@ -175,8 +175,8 @@ impl<'a> Replay<'a> {
         let mut run = |keys: &mut Keys| {
             // Nothing is due, and only times relative to now need the clock.
             let is_relative = entry.spec.relative_time.is_some_and(|is_relative| is_relative(args));
-            keys.set_time(if is_relative { self.now_ms } else { 0 });
-            let before = keys.set_view(View { db: self.db, ..keys.view().seeing_expired() });
+            let now_ms = if is_relative { self.now_ms } else { 0 };
+            let view = View { db: self.db, now_ms, ..keys.view().seeing_expired() };
             let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
             let request = Request {
                 args: *args,
@@ -186,8 +186,8 @@ impl<'a> Replay<'a> {
                 deny_blocking: true,
                 fieldsets: &mut Fieldsets::default(),
             };
-            outcome = martlet_command::run(handler, keys, &mut reply, request).map(|_| ());
-            keys.set_view_here(before);
+            let run = |keys: &mut Keys| martlet_command::run(handler, keys, view, &mut reply, request);
+            outcome = in_view(keys, view, run).map(|_| ());
             self.reply = reply.into_bytes();
             self.reply.clear();
         };

@@ -9,6 +9,7 @@ use martlet_base::number::{parse_f64, parse_i64};
 use martlet_client::resp::encode_request;
 use martlet_command::generic::IGNORES_CHECKSUMS;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command, container};
+use martlet_engine::in_view;
 use martlet_journal::{Follower, REPLICAS};
 use martlet_keyspace::{ExpiryChange, Key};
 
@@ -21,6 +22,7 @@ use super::digest::{DIGEST, DIGEST_VALUE};
 use super::persistence::{LOADAOF, RELOAD};
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::memory;
+use crate::runtime::Worker;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&DEBUG];
@@ -331,18 +333,15 @@ static OBJECT: ServerCommand = command("debug|object", -3, object as ServerHandl
 
 fn object(call: &mut Call<'_>) -> Outcome {
     // Also one that has expired and that no other command sees any more.
-    let view = call.worker.keys.view();
-    call.worker.keys.set_view(view.seeing_expired());
-    let told = describe(call);
-    call.worker.keys.set_view(view);
-    call.reply.simple(&told?);
+    let view = call.worker.keys.view().seeing_expired();
+    let facts = in_view(call.worker, view, |worker| describe(worker, call.args.at(2)))?;
+    call.reply.simple(&facts);
     Ok(())
 }
 
 /// DEBUG OBJECT's facts about its key.
-fn describe(call: &Call<'_>) -> Result<String, Error> {
-    let worker = &*call.worker;
-    let Some(entry) = worker.keys.get(&Key::new(call.args.at(2))) else { return Err(Error::NoSuchKey) };
+fn describe(worker: &Worker, key: &[u8]) -> Result<String, Error> {
+    let Some(entry) = worker.keys.get(&Key::new(key)) else { return Err(Error::NoSuchKey) };
     let encoding = entry.encoding();
     let lru = entry.lru();
     let compress = worker.settings.rdb_compression;

@@ -119,7 +119,7 @@ fn change(call: &mut Call<'_>) -> Outcome {
         false => libraries.change(change, &args)?,
     };
     worker.keys.dirty += 1;
-    worker.keys.effects.request_ended(worker.keys.db, &args, true);
+    worker.keys.effects.request_ended(worker.keys.db(), &args, true);
     match loaded {
         Some(name) => call.reply.bulk(&name),
         None => call.reply.ok(),

@@ -131,13 +131,11 @@ fn loadaof(call: &mut Call<'_>) -> Outcome {
     let effects = &mut worker.keys.effects;
     let (recording, events) =
         (std::mem::take(&mut effects.recording), std::mem::take(&mut effects.wanted_events));
-    let (db, now_ms) = (worker.keys.db, worker.keys.now_ms);
     worker.keys.flush(None, false);
     shared.libraries.clear();
     let mut alone = |keys: &mut Keys, work: &mut dyn FnMut(&mut Keys)| work(keys);
     let loaded =
         aof::load::load(shared.storage(), &outside, &mut worker.keys, &settings, &mut alone, &mut || true);
-    (worker.keys.db, worker.keys.now_ms) = (db, now_ms);
     (worker.keys.effects.recording, worker.keys.effects.wanted_events) = (recording, events);
     worker.keys.dirty = 0;
     if let Err(why) = loaded {
@@ -200,7 +198,7 @@ fn reload(call: &mut Call<'_>) -> Outcome {
     let (shared, settings) = (worker.shared, settings(worker.config()));
     let source = Source::configured(&worker.keys.standstill(), &settings).map_err(LoadError::Open);
     let loaded = source.and_then(|source| {
-        source.announce(&shared.persistence.load, worker.keys.now_ms);
+        source.announce(&shared.persistence.load, worker.keys.now_ms());
         Ok(load::load(shared.storage(), &mut worker.keys, &settings, source, merges)?)
     });
     if let Err(error) = loaded {

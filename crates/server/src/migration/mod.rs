@@ -16,6 +16,7 @@ pub mod state;
 use std::sync::Arc;
 
 use martlet_command::Error;
+use martlet_engine::{View, in_view};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -52,7 +53,7 @@ impl Worker {
         args: &Args<'_>,
         request: Request,
     ) {
-        let (shared, db) = (self.shared, self.keys.db);
+        let (shared, db) = (self.shared, self.keys.db());
         if !request.copy && !shared.migrations.marks.set(self.thread, db, &request.keys) {
             return self.postpone(connection);
         }
@@ -82,7 +83,7 @@ impl Worker {
     fn send_portion(&mut self, mut migration: Box<Migration>) {
         let mut portion = Vec::new();
         let compress = self.settings.rdb_compression;
-        self.keys.db = migration.db;
+        let view = View { db: migration.db, ..self.base_view };
         while portion.len() < PORTION_BYTES
             && let Some(waiting) = migration.rest.pop_front()
         {
@@ -92,7 +93,7 @@ impl Worker {
                 migration.rest.push_front(waiting);
                 break;
             }
-            migration.encode(&mut self.keys, waiting, compress, &mut portion);
+            in_view(&mut self.keys, view, |keys| migration.encode(keys, waiting, compress, &mut portion));
             if !is_locked {
                 self.release_keys();
             }
@@ -130,12 +131,12 @@ impl Worker {
         }
         let clock = &self.shared.clock;
         let began = clock.raw();
-        self.keys.db = migration.db;
         let shards = migration.sent.iter().map(|sent| Key::new(&sent.key).shard()).collect();
         if !self.keys.lock_shards_unless_busy(shards) {
             return self.postpone_migration(MigrationStep::Settle(migration, answers));
         }
-        let settled = migration.settle(&mut self.keys, &mut answers);
+        let view = View { db: migration.db, ..self.base_view };
+        let settled = in_view(&mut self.keys, view, |keys| migration.settle(keys, &mut answers));
         let origin = self.pushes.set_origin(migration.origin);
         self.release_keys();
         self.pushes.set_origin(origin);

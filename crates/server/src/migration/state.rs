@@ -99,7 +99,7 @@ impl Migration {
         let is_gone = entry.is_none();
         match entry.map(|entry| (entry.view(), entry.expiry_ms())) {
             Some((value, expiry_ms)) => {
-                let ttl = expiry_ms.map_or(0, |at_ms| (at_ms - keys.now_ms).max(1)).to_string();
+                let ttl = expiry_ms.map_or(0, |at_ms| (at_ms - keys.now_ms()).max(1)).to_string();
                 let payload = payload::dump(value, compress);
                 let mut words: Vec<&[u8]> = vec![self.restore(), &name, ttl.as_bytes(), &payload];
                 if self.replace || tries > 0 {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{Denial, Origin, User};
 use martlet_base::sync::lock;
 use martlet_command::{Block, Copies, Error, Fieldsets, Handler, NO_REPLICAS, Request, TimeoutReply, Wait};
-use martlet_engine::{Expired, ReadyKey, View, Waiter};
+use martlet_engine::{Expired, ReadyKey, View, Waiter, in_view};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
@@ -154,7 +154,8 @@ impl Worker {
             if !self.keys.lock_shard_unless_busy(key.shard()) {
                 return false;
             }
-            let kind = self.keys.in_db(ready.db, |keys| keys.kind(&key));
+            let view = View { db: ready.db, ..self.base_view };
+            let kind = in_view(&mut self.keys, view, |keys| keys.kind(&key));
             let hooks = self.keys.hooks_mut(&key);
             let waiters = hooks.waiters(ready.db, key.bytes, kind.is_some(), after, WAITERS_AT_ONCE);
             self.keys.release();
@@ -192,27 +193,47 @@ impl Worker {
             self.keys.release();
             return Some(false);
         }
-        self.keys.db = waiter.db;
+        let view = self.view_of_waiter(waiter.db, request);
+        let is_done =
+            in_view(self, view, |worker| worker.serve_locked(waiter, ready, handler, request, &args));
+        Some(is_done)
+    }
+
+    /// The view of a waiter's request.
+    fn view_of_waiter(&self, db: usize, request: &WaitingRequest) -> View {
+        let expired = if self.keeps_expired(request.entry) { Expired::Keep } else { Expired::Hide };
+        View { db, expired, touch: self.touch_of(request.touches, request.entry), ..self.base_view }
+    }
+
+    /// As [`Worker::serve`] with the waiter claimed, its keys locked, and its view set.
+    fn serve_locked(
+        &mut self,
+        waiter: &Arc<Waiter>,
+        ready: &ReadyKey,
+        handler: Handler,
+        request: &WaitingRequest,
+        args: &Args<'_>,
+    ) -> bool {
         let key = Key::new(&ready.key);
         let kind = self.keys.kind(&key);
         if !waiter.is_met_by(kind) {
             waiter.serve_end(false);
             self.keys.release();
-            return Some(false);
+            return false;
         }
         if let Err(denial) = self.still_permits(request, waiter.db) {
             waiter.serve_end(true);
             self.keys.release();
             let (waiter, end) = (waiter.clone(), WaitEnd::Refused(denial));
             self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
-            return Some(false);
+            return false;
         }
         let mut reply = Reply::new(Vec::new(), request.resp3);
-        let outcome = match self.run_waiting(handler, request, &args, &mut reply) {
+        let outcome = match self.run_waiting(handler, args, &mut reply) {
             Ok(outcome) => outcome,
             Err(panic) => {
                 self.give_up_waiter(waiter, panic);
-                return Some(false);
+                return false;
             }
         };
         let blocks = matches!(outcome, Ok(Some(_)));
@@ -240,11 +261,11 @@ impl Worker {
         } else if let Some(at_ms) = again_ms {
             self.shared.send(waiter.thread, Mail::RunAgain { waiter: waiter.clone(), at_ms });
         }
-        self.count_stream_for_slot(request.entry, &args);
+        self.count_stream_for_slot(request.entry, args);
         let origin = self.pushes.set_origin(request.origin);
         self.release_keys();
         self.pushes.set_origin(origin);
-        Some(exhausted)
+        exhausted
     }
 
     /// Runs a waiter's request, whose keys are locked. A panic before it changes anything is its client's
@@ -252,15 +273,11 @@ impl Worker {
     fn run_waiting(
         &mut self,
         handler: Handler,
-        request: &WaitingRequest,
         args: &Args<'_>,
         reply: &mut Reply,
     ) -> Result<Result<Option<Box<Block>>, Box<Error>>, Contained> {
-        let expired = if self.keeps_expired(request.entry) { Expired::Keep } else { Expired::Hide };
-        let touch = self.touch_of(request.touches, request.entry);
-        let before = self.keys.set_view(View { expired, touch, ..self.keys.view() });
         let change = &self.keys.counters().change;
-        let outcome = contain(change, || {
+        contain(change, || {
             change.begin_request();
             let (settings, first_key) = (&*self.settings, None);
             let fieldsets = &mut Fieldsets::default();
@@ -272,10 +289,9 @@ impl Worker {
                 deny_blocking: false,
                 fieldsets,
             };
-            martlet_command::run(handler, &mut self.keys, reply, again)
-        });
-        self.keys.set_view_here(before);
-        outcome
+            let view = self.keys.view();
+            martlet_command::run(handler, &mut self.keys, view, reply, again)
+        })
     }
 
     /// Unlocks the shards of a waiter's request that panicked, and has its thread close its client.

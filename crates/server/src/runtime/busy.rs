@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use martlet_command::Error;
-use martlet_engine::{Keys, Waiter, WatchFlag};
+use martlet_engine::{Keys, View, Waiter, WatchFlag};
 use martlet_keyspace::Key;
 use martlet_net::{Backend, Buffer, Token};
 use martlet_script::Engine;
@@ -180,11 +180,12 @@ impl Worker {
             worker.turn.set_anchor(anchor);
             worker.turn.freeze_at(frozen_us);
             worker.now_ms = frozen_us / 1_000;
+            worker.base_view.now_ms = worker.now_ms;
             worker.pushes.set_origin(origin);
             worker.scripts.hold(messages);
             worker.gate_state = place;
             std::mem::swap(&mut worker.keys, guest);
-            worker.keys.set_time(worker.now_ms);
+            worker.keys.see(View { now_ms: worker.now_ms, ..worker.keys.view() });
             // The configuration may have changed since.
             worker.keys.effects.wanted_events = guest.effects.wanted_events;
         });

@@ -1,6 +1,7 @@
 //! The context that a server command's handler gets.
 
 use martlet_command::{Command, Cursor, Outcome};
+use martlet_engine::Keys;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
@@ -22,6 +23,12 @@ pub struct Call<'a> {
     pub entry: &'static Entry,
     /// Inside MULTI or a script.
     pub deny_blocking: bool,
+}
+
+impl AsMut<Keys> for Call<'_> {
+    fn as_mut(&mut self) -> &mut Keys {
+        &mut self.worker.keys
+    }
 }
 
 impl<'a> Call<'a> {

@@ -11,6 +11,7 @@ use super::Worker;
 use crate::connection::Connection;
 use crate::slow_path::SlowPathReason;
 use crate::stats::{ThreadStats, Totals};
+use martlet_engine::in_view;
 
 /// How soon a client is looked at again that would be closed for its idleness if it did not subscribe,
 /// monitor or wait.
@@ -100,7 +101,9 @@ impl Worker {
                 if self.is_excluded() || !self.keys.lock_shard_unless_busy(shard) {
                     return now_ms + super::timers::TICK_MS;
                 }
-                let more = self.keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms));
+                let more = in_view(&mut self.keys, self.base_view, |keys| {
+                    keys.expire_due(shard, EXPIRE_SLICE, |lag_ms| stats.record_expiry(lag_ms))
+                });
                 self.release_keys();
                 // It is no client's own write.
                 self.keys.recorded = 0;

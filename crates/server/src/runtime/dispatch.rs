@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_command::{Control, Error, Flags, Request};
-use martlet_engine::{Expired, Touch, View};
+use martlet_engine::{Expired, Touch, View, in_view};
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -29,6 +29,16 @@ pub(crate) struct Cost {
     pub ns: u64,
     /// Its reply.
     pub reply_bytes: usize,
+}
+
+/// How a request runs.
+#[derive(Copy, Clone)]
+struct Terms {
+    view: View,
+    /// The argument that is its only key, and that key's hash, if it is known.
+    first_key: Option<(usize, u64)>,
+    /// Inside MULTI or a script.
+    deny_blocking: bool,
 }
 
 impl Worker {
@@ -57,11 +67,12 @@ impl Worker {
             && self.permits(connection, entry, args).is_ok()
             && !(entry.spec.flags.has(Flags::DENYOOM) && self.memory.is_due())
         {
-            self.keys.db = connection.session.db;
+            let view = View { db: connection.session.db, ..self.base_view };
             if !self.keys.lock_shard_unless_busy(shard_of(hash)) {
                 return self.request_with_checks(connection, reply, args, entry);
             }
-            self.run_inlined(connection, reply, entry, args, Some((index, hash)), false);
+            let terms = Terms { view, first_key: Some((index, hash)), deny_blocking: false };
+            self.run_inlined(connection, reply, entry, args, terms);
             self.release_keys();
             self.after_command(connection, entry);
             return;
@@ -164,8 +175,8 @@ impl Worker {
         self.yield_to_mail(connection);
     }
 
-    /// Locks the command's shards and runs it.
-    pub(crate) fn execute(
+    /// Locks the command's shards and runs it in its view.
+    fn execute(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
@@ -173,10 +184,22 @@ impl Worker {
         args: &Args<'_>,
         deny_blocking: bool,
     ) {
-        let before = self.keys.set_view(self.view_of(connection, entry));
+        let view = self.view_of(connection, entry);
+        in_view(self, view, |worker| worker.execute_in_view(connection, reply, entry, args, deny_blocking));
+        connection.count_fieldsets();
+    }
+
+    fn execute_in_view(
+        &mut self,
+        connection: &mut Connection,
+        reply: &mut Reply,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        deny_blocking: bool,
+    ) {
         match martlet_command::key_hashes(entry.spec, args) {
             Some(hashes) => {
-                self.prefetch_many(self.keys.db, &hashes);
+                self.prefetch_many(self.keys.db(), &hashes);
                 let begin = reply.len();
                 if self.keys.lock_shards_unless_busy(hashes.into_iter().map(shard_of).collect()) {
                     self.run_if_slot_is_local(connection, reply, entry, args, deny_blocking);
@@ -198,9 +221,6 @@ impl Worker {
                 }
             }
         }
-        // The command may have changed the role, or the configuration.
-        self.keys.set_view_here(View { touch: before.touch, ..self.view_at_rest() });
-        connection.count_fieldsets();
     }
 
     /// Runs a request whose keys are locked, unless they have become another node's meanwhile.
@@ -243,7 +263,7 @@ impl Worker {
             db: session.db,
             expired: if keeps { Expired::Keep } else { Expired::Hide },
             touch: self.touch_of(!session.flags.has(SessionFlags::NO_TOUCH), entry),
-            ..self.keys.view()
+            ..self.base_view
         };
         if session.flags.has(SessionFlags::IMPORTS_SLOTS) {
             // The source deletes the keys that are due.
@@ -253,24 +273,9 @@ impl Worker {
         if imports { view.seeing_expired() } else { view }
     }
 
-    /// The view while no command runs.
-    pub(crate) fn view_at_rest(&self) -> View {
-        let config = self.config.current();
-        let (is_replica, imports) = (config.replicaof.0.is_some(), config.import_mode);
-        View {
-            expired: if is_replica || imports { Expired::Keep } else { Expired::Hide },
-            sets_past_times: imports && !is_replica,
-            ..self.keys.view()
-        }
-    }
-
     /// How a command records its accesses for a client that wants so (CLIENT NO-TOUCH).
     pub(crate) fn touch_of(&self, touches: bool, entry: &Entry) -> Touch {
-        // A script's own client may have asked to record nothing; a change is recorded in any case.
-        let policy = match self.keys.touch {
-            Touch::Nothing => self.touch_policy(),
-            touch => touch,
-        };
+        let policy = self.base_view.touch;
         let marks =
             touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH) || matches!(policy, Touch::Lrm(_));
         if marks { policy } else { Touch::Nothing }
@@ -291,20 +296,20 @@ impl Worker {
         let began = self.mark;
         let reasons = &self.shared.slow_path_reasons;
         let decides = reasons.has(SlowPathReason::Replica) || reasons.has(SlowPathReason::Importing);
-        if view.expired == Expired::Keep && decides && self.keys.now_ms != 0 && !self.keeps_expired(entry) {
+        if view.expired == Expired::Keep && decides && self.keys.now_ms() != 0 && !self.keeps_expired(entry) {
             view.expired = Expired::Hide;
         }
-        let before = self.keys.set_view(view);
-        self.run(connection, reply, entry, args, first_key, true);
-        self.stats().nested_ns.add(self.shared.clock.elapsed_ns(began, self.mark));
-        self.before_unlock(connection, entry, args);
+        in_view(self, view, |worker| {
+            worker.run(connection, reply, entry, args, first_key, true);
+            worker.stats().nested_ns.add(worker.shared.clock.elapsed_ns(began, worker.mark));
+            worker.before_unlock(connection, entry, args);
+        });
         if self.keys.effects.has_news() {
             self.publish_changes();
         }
-        self.keys.set_view_here(before);
     }
 
-    /// Runs a command whose keys are held; statistics, slow log, errors. `first_key` is the argument that is
+    /// Runs a command whose keys are locked in the view that its caller has opened; statistics, slow log, errors. `first_key` is the argument that is
     /// its only key, and that key's hash, if it is known.
     pub(crate) fn run(
         &mut self,
@@ -315,7 +320,8 @@ impl Worker {
         first_key: Option<(usize, u64)>,
         deny_blocking: bool,
     ) {
-        self.run_inlined(connection, reply, entry, args, first_key, deny_blocking);
+        let terms = Terms { view: self.keys.view(), first_key, deny_blocking };
+        self.run_inlined(connection, reply, entry, args, terms);
     }
 
     /// As [`Worker::run`], made part of the caller: once, where most requests come by.
@@ -326,9 +332,9 @@ impl Worker {
         reply: &mut Reply,
         entry: &'static Entry,
         args: &Args<'_>,
-        first_key: Option<(usize, u64)>,
-        deny_blocking: bool,
+        terms: Terms,
     ) {
+        let Terms { view, first_key, deny_blocking } = terms;
         let (begin, begin_bytes) = (reply.len(), reply.total_bytes());
         let error = match entry.run {
             Run::Data(handler) => {
@@ -338,7 +344,7 @@ impl Worker {
                 let fieldsets = &mut connection.session.fieldsets;
                 let request =
                     Request { args: *args, settings, first_key, reads_any_key, deny_blocking, fieldsets };
-                match martlet_command::run(handler, &mut self.keys, reply, request) {
+                match martlet_command::run(handler, &mut self.keys, view, reply, request) {
                     Ok(None) => None,
                     Ok(Some(block)) => {
                         self.block(connection, entry, args, block);

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_base::alloc;
-use martlet_engine::{EvictFirst, EvictionPolicy, Evictor};
+use martlet_engine::{EvictFirst, EvictionPolicy, Evictor, in_view};
 
 use super::Worker;
 use crate::config::{Config, MaxmemoryPolicy};
@@ -148,7 +148,7 @@ impl Worker {
     fn evict(&mut self, policy: EvictionPolicy) -> bool {
         let shared = self.shared;
         let began = shared.clock.raw();
-        let (db, recorded) = (self.keys.db, self.keys.recorded);
+        let recorded = self.keys.recorded;
         let mut evictor = std::mem::take(&mut self.memory.evictor);
         let mut found = true;
         while found && self.bytes_to_evict() > 0 {
@@ -160,7 +160,7 @@ impl Worker {
             // No more go than are needed, however large they are.
             let goal = self.counted_bytes().saturating_sub_unsigned(self.bytes_to_evict());
             for _ in 0..BATCH_KEYS {
-                found = self.keys.evict_one(&mut evictor, policy);
+                found = in_view(&mut self.keys, self.base_view, |keys| keys.evict_one(&mut evictor, policy));
                 if !found {
                     break;
                 }
@@ -171,7 +171,6 @@ impl Worker {
             }
         }
         self.memory.evictor = evictor;
-        self.keys.db = db;
         // It is no client's own write.
         self.keys.recorded = recorded;
         found

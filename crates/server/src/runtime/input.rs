@@ -152,9 +152,7 @@ impl Worker {
     /// nothing closes the connection.
     fn process(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         let mark = &self.keys.counters().change;
-        let at_rest = self.keys.view();
         contain(mark, || self.process_slice(connection, input)).unwrap_or_else(|panic| {
-            self.keys.set_view_here(at_rest);
             self.give_up_request(connection, panic);
             input.len()
         })

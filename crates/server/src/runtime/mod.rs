@@ -47,7 +47,7 @@ use martlet_base::publish::Follower;
 use martlet_base::random::Random;
 use martlet_base::sync::Alone;
 use martlet_command::Settings;
-use martlet_engine::{Deletion, Deletions, Keys, Touch};
+use martlet_engine::{Deletion, Deletions, Expired, Keys, Touch, View};
 use martlet_net::{Backend, Token};
 
 use crate::cluster::node::ClusterNode;
@@ -110,6 +110,8 @@ pub struct Worker {
     stats: &'static ThreadStats,
     /// This thread's view of the keys.
     pub keys: Keys,
+    /// How keys are seen at this time by all that is no client's command; a command's view is made from it.
+    pub(crate) base_view: View,
     /// The configuration as of this loop.
     pub config: ConfigReader,
     /// The users as of this loop.
@@ -160,6 +162,12 @@ pub struct Worker {
     postponed: Postponed,
 }
 
+impl AsMut<Keys> for Worker {
+    fn as_mut(&mut self) -> &mut Keys {
+        &mut self.keys
+    }
+}
+
 impl Worker {
     /// The worker of thread `thread`.
     pub fn new(shared: &'static Shared, thread: usize, hooks: &'static Hooks) -> Worker {
@@ -170,6 +178,7 @@ impl Worker {
             thread,
             stats: shared.threads.get(thread).map_or_else(|| uncounted(shared), |stats| &**stats),
             keys: Keys::new(shared.engine, thread, Random::from_entropy()),
+            base_view: View::default(),
             settings: Arc::default(),
             users: shared.access.follow(),
             config,
@@ -228,7 +237,9 @@ impl Worker {
             eviction: Deletion::new(config.lazyfree_lazy_eviction),
             removal: Deletion::new(config.lazyfree_lazy_server_del),
         };
-        self.keys.set_view(self.view_at_rest());
+        let (is_replica, imports) = (config.replicaof.0.is_some(), config.import_mode);
+        self.base_view.expired = if is_replica || imports { Expired::Keep } else { Expired::Hide };
+        self.base_view.sets_past_times = imports && !is_replica;
         self.refresh_time();
     }
 
@@ -248,15 +259,15 @@ impl Worker {
         self.now_ms = now_us / 1_000;
         self.mark = self.shared.clock.raw();
         self.turn.set_anchor((now_us, self.mark));
-        self.keys.set_time(self.now_ms);
-        self.keys.touch = self.touch_policy();
+        self.base_view.now_ms = self.now_ms;
+        self.base_view.touch = self.touch_policy();
     }
 
     /// Sets the time to the end of the last command, without reading a clock.
     #[inline]
     pub(crate) fn advance_time(&mut self) {
         self.now_ms = self.marked_us() / 1_000;
-        self.keys.set_time(self.now_ms);
+        self.base_view.now_ms = self.now_ms;
     }
 
     /// When the last command ended, Unix microseconds, without reading a clock.
@@ -264,12 +275,15 @@ impl Worker {
         self.turn.us_at(&self.shared.clock, self.mark)
     }
 
-    /// Lets the time stand still for a transaction or a script that begins: TIME and expiry go by it.
-    pub(crate) fn freeze_time(&mut self) {
+    /// Lets the time stand still for a transaction or a script that begins: TIME and expiry go by it. Returns
+    /// the view in which it runs.
+    #[must_use]
+    pub(crate) fn freeze_time(&mut self) -> View {
         let now_us = self.marked_us();
         self.turn.freeze_at(now_us);
         self.now_ms = now_us / 1_000;
-        self.keys.set_time(self.now_ms);
+        self.base_view.now_ms = self.now_ms;
+        View { now_ms: self.now_ms, ..self.keys.view() }
     }
 
     /// How accesses to keys are noted under the configured policy.

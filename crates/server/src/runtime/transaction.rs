@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
 use martlet_command::{Acl, Control, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_engine::in_view;
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 
@@ -70,8 +71,8 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         Err(Error::Fixed("EXECABORT Transaction discarded because of previous errors."))
     } else {
         let began = call.worker.mark;
-        call.worker.freeze_time();
-        let has_run = run_held(call, &transaction);
+        let view = call.worker.freeze_time();
+        let has_run = in_view(call, view, |call| run_held(call, &transaction));
         // EXEC takes as long as all that it runs.
         call.worker.mark = began;
         if has_run { Ok(()) } else { Err(discarded_because(&call.worker.busy_error())) }

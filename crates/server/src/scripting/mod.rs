@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_command::{Error, NO_REPLICAS, Outcome};
+use martlet_engine::in_view;
 use martlet_journal::stream::Audience;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -259,11 +260,16 @@ struct ScriptRun<'a, 'k> {
 }
 
 impl ScriptRun<'_, '_> {
-    /// Runs the script until it is not abandoned.
+    /// Runs the script at one time, until it is not abandoned.
     fn until_done(&mut self, call: &mut Call<'_>) -> Result<Run, Error> {
-        if !call.deny_blocking {
-            call.worker.freeze_time();
-        }
+        let view = match call.deny_blocking {
+            true => call.worker.keys.view(),
+            false => call.worker.freeze_time(),
+        };
+        in_view(call, view, |call| self.attempt_until_done(call))
+    }
+
+    fn attempt_until_done(&mut self, call: &mut Call<'_>) -> Result<Run, Error> {
         let mut attempts = 1;
         loop {
             let (run, missing) = self.once(call.worker, call.connection, call.reply);
@@ -332,7 +338,6 @@ impl ScriptRun<'_, '_> {
         }
         connection.session.db = db;
         connection.session.fieldsets = fieldsets;
-        worker.keys.db = db;
         worker.keys.effects.pending().set_audience(Some(Audience::All));
         let messages = worker.scripts.hold(None);
         if missing.is_some() {

@@ -83,11 +83,11 @@ fn what_is_recorded_gives_the_same_when_it_is_replayed() {
     run(&mut t, "XCFGSET s IDMP-MAXSIZE 7");
     let id = run(&mut t, "XADD s IDMP p i * f v");
     let mut replica = Fixture::new();
-    replica.keys.set_time(0);
+    replica.keys.see(martlet_engine::View { now_ms: 0, ..replica.keys.view() });
     for effect in effects {
         replica.run(&effect);
     }
-    replica.keys.set_time(t.keys.now_ms);
+    replica.keys.see(martlet_engine::View { now_ms: t.keys.now_ms(), ..replica.keys.view() });
     for question in ["XRANGE s - +", "XPENDING s g", "XPENDING s g - + 9", "XINFO STREAM s"] {
         assert_eq!(t.run(question), replica.run(question));
     }
@@ -107,7 +107,7 @@ proptest! {
         let mut model: HashMap<u8, Vec<(u8, i64, String)>> = HashMap::new();
         for (producer, name, wait_ms) in steps {
             t.advance_ms(wait_ms);
-            let now_ms = t.keys.now_ms;
+            let now_ms = t.keys.now_ms();
             let id = t.run(&format!("XADD s IDMP p{producer} n{name} * f v"));
             let known = model.entry(producer).or_default();
             known.retain(|(_, at_ms, _)| *at_ms > now_ms - 2_000);

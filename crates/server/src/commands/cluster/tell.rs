@@ -299,7 +299,6 @@ fn getkeysinslot(call: &mut Call<'_>) -> Outcome {
     node(call)?;
     let (slot, most) = (slot_at(call, 2)?, usize::try_from(call.int(3)?).ok());
     let (slot, most) = slot.zip(most).ok_or(Error::Fixed("ERR Invalid slot or number of keys"))?;
-    call.worker.keys.db = call.connection.session.db;
     let names = call.worker.keys.visit_shard(shard_of_slot(slot), |keys| keys.names_in_slot(slot, most));
     let names = names.unwrap_or_default();
     call.reply.array(names.len());

@@ -287,7 +287,7 @@ pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
         sampled: usize,
     }
     let mut totals = vec![Totals::default(); worker.settings.databases];
-    let now_ms = worker.keys.now_ms;
+    let now_ms = worker.now_ms;
     for shard_index in 0..SHARD_COUNT {
         worker.keys.visit_shard(shard_index, |keys| {
             let shard = &keys.shard(shard_index).keys;

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_command::Flags;
-use martlet_engine::{Expired, View};
+use martlet_engine::{Expired, View, in_view};
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 
@@ -31,7 +31,7 @@ impl Worker {
         for index in indexes {
             let key = Key::new(args.at(index));
             if let Some(at_ms) = self.keys.expiry_ms(&key) {
-                self.shared.replication.replica.own_keys.add(at_ms, self.keys.db, key.bytes);
+                self.shared.replication.replica.own_keys.add(at_ms, self.keys.db(), key.bytes);
             }
         }
     }
@@ -45,10 +45,11 @@ impl Worker {
             if !self.keys.lock_shard_unless_busy(key.shard()) {
                 return own_keys.add(self.now_ms, db, &name);
             }
-            let before = self.keys.set_view(View { db, expired: Expired::Hide, ..self.keys.view() });
-            self.keys.delete_if_expired(&key);
-            let at_ms = self.keys.expiry_ms(&key);
-            self.keys.set_view(before);
+            let view = View { db, expired: Expired::Hide, ..self.base_view };
+            let at_ms = in_view(&mut self.keys, view, |keys| {
+                keys.delete_if_expired(&key);
+                keys.expiry_ms(&key)
+            });
             self.release_keys();
             self.keys.recorded = 0;
             // It has been given another time since.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use martlet_base::sync::lock;
 use martlet_command::Flags;
+use martlet_engine::{View, in_view};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
@@ -52,22 +53,20 @@ impl Runner {
             self.check_disk_state(worker);
         }
         let mut reply = Reply::new(std::mem::take(&mut self.reply), false);
-        let now_ms = worker.keys.now_ms;
         let is_data = matches!(entry.run, Run::Data(_));
-        if is_data && !entry.spec.relative_time.is_some_and(|is_relative| is_relative(args)) {
+        let mut view = View { db: self.connection.session.db, ..worker.base_view };
+        if is_data {
+            // Due keys are the primary's to delete.
+            view = view.seeing_expired();
             // Only times relative to now need the clock.
-            worker.keys.set_time(0);
+            let is_relative = entry.spec.relative_time.is_some_and(|is_relative| is_relative(args));
+            view.now_ms = if is_relative { view.now_ms } else { 0 };
         }
-        worker.keys.db = self.connection.session.db;
-        // Due keys are the primary's to delete.
-        let before = is_data.then(|| worker.keys.set_view(worker.keys.view().seeing_expired()));
-        if nested {
-            worker.run_nested(&mut self.connection, &mut reply, entry, args, first_key);
-        } else {
-            worker.run(&mut self.connection, &mut reply, entry, args, first_key, true);
-        }
-        before.map(|view| worker.keys.set_view_here(view));
-        worker.keys.set_time(now_ms);
+        let connection = &mut self.connection;
+        in_view(worker, view, |worker| match nested {
+            true => worker.run_nested(connection, &mut reply, entry, args, first_key),
+            false => worker.run(connection, &mut reply, entry, args, first_key, true),
+        });
         if reply.as_bytes().first() == Some(&b'-') {
             report_propagation_error(
                 worker,
