@@ -27,6 +27,7 @@ mod persistence;
 mod pipeline;
 mod proxies;
 mod readme;
+mod refusals;
 mod replication;
 mod reproduce;
 mod scripts;

@@ -114,7 +114,7 @@ fn change(call: &mut Call<'_>) -> Outcome {
     }
     let (worker, args) = (&mut *call.worker, call.args);
     let libraries = &worker.shared.libraries;
-    let loaded = match crate::runtime::checks::is_from_primary(call.connection) {
+    let loaded = match crate::runtime::request_flags::is_from_primary(call.connection) {
         true => libraries.change_again(change, &args)?,
         false => libraries.change(change, &args)?,
     };

@@ -3,15 +3,17 @@
 use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
-use martlet_command::{Control, Error, Flags, NO_REPLICAS, Outcome};
+use martlet_command::{Error, Flags, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
 use crate::config::ProtectedAction;
-use crate::connection::{Connection, Transaction};
+use crate::connection::Connection;
 use crate::registry::{Entry, names_command};
 use crate::runtime::Worker;
-use crate::slow_path::{SessionFlags, SlowPathReason};
+use crate::runtime::refusal::{self, Demands, Refusal};
+use crate::runtime::request_flags::{all_have, any_has};
+use crate::slow_path::SessionFlags;
 
 /// A check.
 type Check = fn(&Worker, &Connection, &Entry, &Args<'_>) -> Outcome;
@@ -25,10 +27,7 @@ const CHECKS: &[Check] = &[
     permitted,
     redirected_to_primary,
     for_this_node,
-    within_memory,
-    disk_accepts_writes,
-    enough_replicas,
-    may_write_to_replica,
+    may_write,
     allowed_while_subscribed,
     not_stale,
     not_loading,
@@ -116,67 +115,6 @@ fn for_this_node(worker: &Worker, connection: &Connection, entry: &Entry, args: 
     worker.check_route(connection, entry, args)
 }
 
-/// Whether the client is this server's primary, which is obeyed.
-pub(crate) fn is_from_primary(connection: &Connection) -> bool {
-    connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0
-}
-
-/// The transaction that the command would execute.
-pub fn executed<'a>(connection: &'a Connection, entry: &Entry) -> Option<&'a Transaction> {
-    let transaction = connection.session.transaction.as_ref();
-    transaction.filter(|_| entry.spec.control == Control::ExecuteTransaction)
-}
-
-/// Whether the command has these flags, and all that EXEC would run.
-fn all_have(connection: &Connection, entry: &Entry, flags: Flags) -> bool {
-    entry.spec.flags.has(flags) && executed(connection, entry).is_none_or(|of| of.queue.all_have(flags))
-}
-
-/// Whether the command has these flags, or one of those that EXEC would run.
-fn any_has(connection: &Connection, entry: &Entry, flags: Flags) -> bool {
-    entry.spec.flags.has(flags) || executed(connection, entry).is_some_and(|of| of.queue.any_has(flags))
-}
-
-/// Whether the command runs a script, or executes a transaction that does.
-pub fn runs_script(connection: &Connection, entry: &Entry) -> bool {
-    matches!(entry.spec.control, Control::RunScript(_))
-        || executed(connection, entry).is_some_and(|transaction| transaction.runs_scripts)
-}
-
-/// The answer to a request that needs more memory than there is.
-pub(crate) const OUT_OF_MEMORY: Error =
-    Error::Fixed("OOM command not allowed when used memory > 'maxmemory'.");
-
-/// Memory is above `maxmemory` and the command, or one that EXEC would run, may need more.
-pub(crate) fn within_memory(
-    worker: &Worker,
-    connection: &Connection,
-    entry: &Entry,
-    _: &Args<'_>,
-) -> Outcome {
-    let grows =
-        executed(connection, entry).is_some_and(|queue| queue.grows) || entry.spec.flags.has(Flags::DENYOOM);
-    if grows && worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull) {
-        return Err(OUT_OF_MEMORY);
-    }
-    Ok(())
-}
-
-/// Whether as many replicas follow as `min-replicas-to-write` asks for.
-pub(crate) fn enough_replicas(
-    worker: &Worker,
-    connection: &Connection,
-    entry: &Entry,
-    _: &Args<'_>,
-) -> Outcome {
-    let writes = entry.spec.flags.has(Flags::WRITE)
-        || executed(connection, entry).is_some_and(|transaction| transaction.writes);
-    if writes && worker.shared.slow_path_reasons.has(SlowPathReason::FewReplicas) {
-        return Err(Error::Fixed(NO_REPLICAS));
-    }
-    Ok(())
-}
-
 /// A client with subscriptions has few commands left, unless it can tell messages from replies.
 fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     if !connection.session.flags.has(SessionFlags::SUBSCRIBED) || connection.session.resp3 {
@@ -190,54 +128,6 @@ fn allowed_while_subscribed(_: &Worker, connection: &Connection, entry: &Entry, 
         entry.spec.full_name.as_bytes(),
         "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
     ))
-}
-
-/// Whether the disk takes appended records, and the last save in the background has not failed: no further
-/// writes may be lost.
-pub(crate) fn disk_accepts_writes(
-    worker: &Worker,
-    connection: &Connection,
-    entry: &Entry,
-    _: &Args<'_>,
-) -> Outcome {
-    let needs_disk = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::NEEDS_DISK);
-    if needs_disk || executed(connection, entry).is_some_and(|queue| queue.writes) {
-        disk_accepts(worker)
-    } else {
-        Ok(())
-    }
-}
-
-/// The same of anything that writes.
-pub(crate) fn disk_accepts(worker: &Worker) -> Outcome {
-    use std::sync::atomic::Ordering::Relaxed;
-    let persistence = &worker.shared.persistence;
-    if persistence.refuses_writes.load(Relaxed) {
-        return Err(Error::Fixed(
-            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
-        ));
-    }
-    if persistence.log.refuses_writes.load(Relaxed) {
-        return Err(Error::Text(persistence.log.refusal()));
-    }
-    Ok(())
-}
-
-/// The server is a replica that only its primary writes to.
-pub(crate) fn may_write_to_replica(
-    worker: &Worker,
-    connection: &Connection,
-    entry: &Entry,
-    _: &Args<'_>,
-) -> Outcome {
-    let config = worker.config();
-    if config.replicaof.0.is_none() || !config.replica_read_only || is_from_primary(connection) {
-        return Ok(());
-    }
-    if any_has(connection, entry, Flags::WRITE) {
-        return Err(Error::Fixed("READONLY You can't write against a read only replica."));
-    }
-    Ok(())
 }
 
 /// Whether the server is a replica, and the client asks to be redirected.
@@ -255,14 +145,19 @@ fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry
     Ok(())
 }
 
-/// The server is a replica without a link to its primary, and the command needs data that is not stale.
-pub(crate) fn not_stale(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    let config = worker.config();
-    let may_be_stale = config.replicaof.0.is_none() || config.replica_serve_stale_data;
-    if may_be_stale || all_have(connection, entry, Flags::STALE) || worker.shared.is_linked() {
-        return Ok(());
-    }
-    Err(Error::Fixed("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."))
+/// Memory, disk, replicas and role allow the request, and all that EXEC would run.
+fn may_write(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    refuse_for(worker, connection, entry, refusal::OF_WRITE)
+}
+
+/// The server is no replica without a link to its primary, or the command takes stale data.
+fn not_stale(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    refuse_for(worker, connection, entry, refusal::OF_STALE)
+}
+
+fn refuse_for(worker: &Worker, connection: &Connection, entry: &Entry, reasons: &[Refusal]) -> Outcome {
+    let demands = Demands::of_request(connection, entry);
+    refusal::refusal(worker, demands, reasons).map_or(Ok(()), |why| Err(why.of_command(worker)))
 }
 
 /// Data is being loaded and the command needs all of it.

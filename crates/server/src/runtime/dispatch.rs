@@ -10,6 +10,7 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
 use super::call::Call;
+use super::request_flags;
 use crate::clients::flag;
 use crate::commandlog::LogKind;
 use crate::connection::{Connection, Suspended};
@@ -128,7 +129,11 @@ impl Worker {
         let is_queued =
             connection.session.flags.has(SessionFlags::MULTI) && !entry.spec.flags.has(Flags::NOT_QUEUED);
         // Before the checks, which it passes once, when it runs. An excluded thread refuses it.
-        if !is_queued && self.is_polling() && !self.is_excluded() && checks::runs_script(connection, entry) {
+        if !is_queued
+            && self.is_polling()
+            && !self.is_excluded()
+            && request_flags::runs_script(connection, entry)
+        {
             connection.suspended = Some(Suspended::Deferred);
             return;
         }
@@ -527,7 +532,7 @@ impl Worker {
         let flags = entry.spec.flags;
         let may_change = flags.has(Flags::WRITE)
             || flags.has(Flags::MAY_REPLICATE)
-            || checks::executed(connection, entry).is_some_and(|queue| queue.writes);
+            || request_flags::executed(connection, entry).is_some_and(|queue| queue.writes);
         if connection.session.flags.has(SessionFlags::IMPORTS_SLOTS) {
             // As a primary's stream: only the disk has it wait.
             return may_change && self.shared.engine.journal.is_full();
@@ -542,7 +547,7 @@ impl Worker {
         let is_migrating = |entry: &Entry, args: &Args<'_>| {
             self.shared.is_migrating(self.thread, connection.session.db, entry, args)
         };
-        match checks::executed(connection, entry) {
+        match request_flags::executed(connection, entry) {
             Some(transaction) => transaction.queue.iter().any(|(entry, args)| is_migrating(entry, &args)),
             None => is_migrating(entry, args),
         }

@@ -27,6 +27,8 @@ pub(crate) mod outside;
 mod parsed;
 mod prefetch;
 mod pushes;
+pub(crate) mod refusal;
+pub(crate) mod request_flags;
 pub(crate) mod route;
 mod saving;
 mod scripts;

@@ -11,7 +11,7 @@ use crate::cluster::routes::{Client, Redirect, Routes, Wanted};
 use crate::connection::{Connection, Suspended, Transaction};
 use crate::registry::{Entry, slot_of_keys};
 use crate::runtime::Worker;
-use crate::runtime::checks::executed;
+use crate::runtime::request_flags::executed;
 use crate::scripting::facts::flags_of;
 use crate::slow_path::{SessionFlags, SlowPathReason};
 use crate::waits::WaitEnd;
@@ -188,7 +188,7 @@ impl Worker {
         slot: &mut Option<u16>,
     ) -> Outcome {
         let Some(routes) = &self.routes else { return Ok(()) };
-        if crate::runtime::checks::is_from_primary(connection) {
+        if crate::runtime::request_flags::is_from_primary(connection) {
             return Ok(());
         }
         if let Err(why) = self.route(routes, connection, entry, args, None) {

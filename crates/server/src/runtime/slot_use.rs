@@ -4,8 +4,8 @@ use martlet_base::slot::slot_of;
 use martlet_protocol::request::Args;
 
 use super::Worker;
-use super::checks::is_from_primary;
 use super::dispatch::Cost;
+use super::request_flags::is_from_primary;
 use crate::cluster::usage::{SlotOf, Usage};
 use crate::connection::Connection;
 use crate::registry::{Entry, slot_of_keys};

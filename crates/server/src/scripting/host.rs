@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
 use martlet_base::random::Random;
-use martlet_command::{Acl, Error, Flags};
+use martlet_command::{Acl, Error, Flags, Outcome};
 use martlet_engine::Keys;
 use martlet_journal::stream::Audience;
 use martlet_keyspace::shard_of;
@@ -18,7 +18,8 @@ use super::libraries::log;
 use crate::connection::Connection;
 use crate::registry::{Entry, Run, names_command, slot_of_keys};
 use crate::runtime::Worker;
-use crate::runtime::checks;
+use crate::runtime::refusal::{self, Demands, Refusal};
+use crate::runtime::request_flags;
 
 /// The need of a script that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +82,10 @@ impl ScriptHost<'_> {
         if flags.has(Flags::NOSCRIPT) && (is_script || !allows_all) {
             return Err(Error::Fixed("ERR This Redis command is not allowed from script"));
         }
-        if checks::not_stale(self.worker, self.connection, entry, args).is_err() {
-            return Err(Error::Fixed("ERR Can not execute the command on a stale replica"));
-        }
+        let mut demands = Demands::of_flags(flags);
+        demands.memory &= !self.flags.has(ScriptFlags::ALLOW_OOM);
+        demands.primary &= !request_flags::is_from_primary(self.connection);
+        self.refuse_for(demands, refusal::OF_STALE)?;
         self.worker.check_access(self.connection, entry, args, Origin::Lua).map_err(|denial| {
             let text = denial.text(&self.connection.session.user.name, self.worker.public_name(entry));
             Error::Bytes([b"ERR ACL failure in script: ", &text[..]].concat())
@@ -97,16 +99,14 @@ impl ScriptHost<'_> {
         self.worker.check_script_route(self.connection, entry, args, may_cross_slots, slot)?;
         // A script that has begun to write is let through to its end.
         if !self.running().writes() {
-            if flags.has(Flags::WRITE) {
-                checks::disk_accepts_writes(self.worker, self.connection, entry, args)?;
-                checks::enough_replicas(self.worker, self.connection, entry, args)?;
-                checks::may_write_to_replica(self.worker, self.connection, entry, args)?;
-            }
-            if !self.flags.has(ScriptFlags::ALLOW_OOM) {
-                checks::within_memory(self.worker, self.connection, entry, args)?;
-            }
+            self.refuse_for(demands, refusal::OF_CALL)?;
         }
         Ok(entry)
+    }
+
+    fn refuse_for(&self, demands: Demands, reasons: &[Refusal]) -> Outcome {
+        let why = refusal::refusal(self.worker, demands, reasons);
+        why.map_or(Ok(()), |why| Err(why.of_call(self.worker)))
     }
 
     fn running(&self) -> &'static Running {

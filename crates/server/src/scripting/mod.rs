@@ -12,21 +12,20 @@ pub mod libraries;
 pub mod loaded;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use martlet_command::{Error, NO_REPLICAS, Outcome};
+use martlet_command::{Error, Outcome};
 use martlet_engine::in_view;
 use martlet_journal::stream::Audience;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags};
 
-use crate::clients::flag;
 use crate::connection::Connection;
 use crate::pubsub::hub::HeldMessage;
+use crate::runtime::Worker;
 use crate::runtime::call::Call;
-use crate::runtime::{Worker, checks};
-use crate::slow_path::SlowPathReason;
+use crate::runtime::refusal::{self, Demands, Refusal};
+use crate::runtime::request_flags;
 use cache::{Digest, Script, parse_digest};
 use compiled::{Local, Scripting};
 use host::{Missing, ScriptHost};
@@ -185,67 +184,45 @@ fn reply_to(call: &mut Call<'_>, run: Run) -> Outcome {
     }
 }
 
-/// Checks whether a script may begin, by its first line or a function's flags.
+/// Checks whether a script may begin, by its first line or a function's flags. By itself it is refused as any
+/// command with such flags; within a transaction, whose EXEC was not refused, in words of its own.
 fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
+    let worker = &*call.worker;
+    let first = |demands, reasons: &[Refusal]| refusal::refusal(worker, demands, reasons);
+    let writes = !flags.has(ScriptFlags::NO_WRITES);
+    let demands = Demands {
+        memory: writes && !flags.has(ScriptFlags::ALLOW_OOM),
+        disk: writes,
+        replicas: writes,
+        primary: writes && !request_flags::is_from_primary(call.connection),
+        link: !flags.has(ScriptFlags::ALLOW_STALE),
+    };
     if flags.has(ScriptFlags::COMPATIBLE) {
-        return Ok(());
+        // Without flags it runs, and its calls are refused; but not for stale data, whatever it calls.
+        let why = first(Demands { link: true, ..demands }, refusal::OF_STALE);
+        return why.map_or(Ok(()), |why| Err(why.of_command(worker)));
     }
-    let (config, shared) = (call.worker.config(), call.worker.shared);
-    if config.cluster_enabled && flags.has(ScriptFlags::NO_CLUSTER) {
+    if !call.deny_blocking
+        && let Some(why) = first(demands, refusal::OF_WRITE).or_else(|| first(demands, refusal::OF_STALE))
+    {
+        return Err(why.of_command(worker));
+    }
+    if worker.config().cluster_enabled && flags.has(ScriptFlags::NO_CLUSTER) {
         return Err(Error::Fixed("ERR Can not run script on cluster, 'no-cluster' flag is set."));
     }
-    let is_stale = config.replicaof.0.is_some() && !config.replica_serve_stale_data && !shared.is_linked();
-    if is_stale && !flags.has(ScriptFlags::ALLOW_STALE) {
-        return Err(Error::Fixed(
-            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set on the script.",
-        ));
-    }
-    if flags.has(ScriptFlags::NO_WRITES) {
-        return Ok(());
-    }
-    let is_primarys = call.connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0;
-    if config.replicaof.0.is_some() && config.replica_read_only && !is_primarys {
-        // By itself it is refused as any command that writes.
-        return Err(Error::Fixed(match call.deny_blocking {
-            false => "READONLY You can't write against a read only replica.",
-            true => "READONLY Can not run script with write flag on readonly replica.",
-        }));
-    }
-    let is_full = call.worker.shared.slow_path_reasons.has(SlowPathReason::MemoryFull)
-        && !flags.has(ScriptFlags::ALLOW_OOM);
-    if !call.deny_blocking {
-        // Its flags are the command's: it is refused as any other.
-        if is_full {
-            return Err(checks::OUT_OF_MEMORY);
-        }
-        checks::disk_accepts(call.worker)?;
-    }
-    let persistence = &call.worker.shared.persistence;
-    if persistence.refuses_writes.load(Ordering::Relaxed) {
-        return Err(Error::Fixed(
-            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts.",
-        ));
-    }
-    if persistence.log.refuses_writes.load(Ordering::Relaxed) {
-        let refusal = persistence.log.refusal();
-        let reason = refusal.rsplit(": ").next().unwrap_or_default();
-        return Err(Error::Text(format!(
-            "MISCONF Redis is configured to persist data to AOF, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts. AOF error: {reason}"
-        )));
-    }
-    if shared.slow_path_reasons.has(SlowPathReason::FewReplicas) {
-        return Err(Error::Fixed(NO_REPLICAS));
-    }
-    if is_read_only {
+    let refuse_for = |reasons| first(demands, reasons).map_or(Ok(()), |why| Err(why.of_script(worker)));
+    refuse_for(BEFORE_READ_ONLY)?;
+    if writes && is_read_only {
         return Err(Error::Fixed("ERR Can not execute a script with write flag using *_ro command."));
     }
-    if is_full {
-        return Err(Error::Fixed(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-        ));
-    }
-    Ok(())
+    refuse_for(AFTER_READ_ONLY)
 }
+
+/// The reasons to refuse a script in a transaction, in Redis' order, up to the check of EVAL_RO and its kin.
+const BEFORE_READ_ONLY: &[Refusal] =
+    &[Refusal::Stale, Refusal::ReadOnlyReplica, Refusal::SaveFailed, Refusal::AofFailed];
+/// And from there on.
+const AFTER_READ_ONLY: &[Refusal] = &[Refusal::FewReplicas, Refusal::OutOfMemory];
 
 /// A script that is about to run.
 struct ScriptRun<'a, 'k> {

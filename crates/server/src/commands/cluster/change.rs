@@ -12,7 +12,7 @@ use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, reply_error};
 use crate::cluster::node::ClusterNode;
 use crate::replication::failover_state::GETACK;
-use crate::runtime::checks::is_from_primary;
+use crate::runtime::request_flags::is_from_primary;
 
 const CHANGE: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE).with(Flags::EXCLUSIVE);
 

@@ -7,7 +7,7 @@ use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, reply_error};
-use crate::runtime::checks::is_from_primary;
+use crate::runtime::request_flags::is_from_primary;
 
 const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
 /// It changes pending migrations, and so runs alone.
