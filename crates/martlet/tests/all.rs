@@ -35,3 +35,4 @@ mod sentinel;
 mod shutdown;
 mod tls;
 mod tools;
+mod waits;

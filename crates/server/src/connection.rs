@@ -331,6 +331,14 @@ impl Connection {
         }
     }
 
+    /// The client, if the keys that its present request reads are to be remembered.
+    pub(crate) fn tracked_reader(&self) -> Option<u64> {
+        let state = self.session.tracking.as_ref()?;
+        let options = state.tracker.options;
+        let is_out = (options.optin && !state.caching) || (options.optout && state.caching);
+        (!options.bcast && !is_out).then_some(self.info.id)
+    }
+
     /// Whether the reply to the last request is still to come.
     pub fn awaits_reply(&self) -> bool {
         matches!(

@@ -21,6 +21,7 @@ mod panic_text;
 pub mod persistence;
 pub mod pubsub;
 mod reconfigure;
+pub(crate) mod refusal;
 pub mod registry;
 pub mod replication;
 pub mod runtime;

@@ -95,23 +95,19 @@ impl Worker {
         info.flags.fetch_and(!bits, Ordering::Relaxed);
     }
 
-    /// Remembers the keys that a tracking client has just read; they are held.
+    /// Remembers the keys that a client has just read whose reads are tracked; they are locked.
     #[cold]
-    pub(crate) fn remember_read(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
-        let Some(state) = &connection.session.tracking else { return };
-        let options = state.tracker.options;
-        // What a script reads its calls tell.
+    pub(crate) fn remember_read(&mut self, client: u64, entry: &Entry, args: &Args<'_>) {
+        // A script's reads are those of its calls.
         let is_script = entry.spec.acl().has(Acl::SCRIPTING);
         let flags = entry.spec.flags;
-        let is_read = flags.has(Flags::READONLY) && !flags.has(Flags::PUBSUB) && !is_script;
-        let is_out = (options.optin && !state.caching) || (options.optout && state.caching);
-        if !is_read || options.bcast || is_out {
+        if !flags.has(Flags::READONLY) || flags.has(Flags::PUBSUB) || is_script {
             return;
         }
         let mut indexes = Vec::new();
         if entry.spec.data_keys(args, &mut indexes) {
             for index in indexes {
-                self.keys.remember_cached(&Key::new(args.at(index)), connection.info.id);
+                self.keys.remember_cached(&Key::new(args.at(index)), client);
             }
         }
     }

@@ -8,6 +8,7 @@ use martlet_engine::Waiter;
 use martlet_journal::Position;
 
 use crate::cluster::routes::Redirect;
+use crate::refusal::Refusal;
 
 /// A client that waits for copies.
 pub(crate) struct CopyWaiter {
@@ -31,7 +32,9 @@ pub enum WaitEnd {
     /// The server does not end.
     ShutdownFailed,
     /// The user may not run the request any more.
-    Refused(Denial),
+    Denied(Denial),
+    /// The state of the server keeps the request from running.
+    Refused(Refusal),
     /// The keys are another node's of the cluster.
     Redirected(Redirect),
     /// The request panicked when it ran again; the client is disconnected.

@@ -13,8 +13,9 @@ pub static HOOKS: Hooks = Hooks {
         worker.tell_trackers(&news);
         worker.publish_events(news.events);
     },
-    keys_read: |worker, connection, entry, args| worker.remember_read(connection, entry, args),
-    ran_on_replica: |worker, connection, entry, args| worker.remember_own_keys(connection, entry, args),
+    keys_read: |worker, client, entry, args| worker.remember_read(client, entry, args),
+    reads_tracked: |worker| worker.limit_tracking(),
+    ran_on_replica: |worker, entry, args| worker.remember_own_keys(entry, args),
     tracked_request_ended: |worker, connection, entry| worker.after_tracked(connection, entry),
     replicas_request_ended: |worker, connection, reply, entry, before| {
         worker.refuse_reply(connection, reply, entry, before);

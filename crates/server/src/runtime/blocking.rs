@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use martlet_acl::{Denial, Origin, User};
 use martlet_base::sync::lock;
-use martlet_command::{Block, Copies, Error, Fieldsets, Handler, NO_REPLICAS, Request, TimeoutReply, Wait};
-use martlet_engine::{Expired, ReadyKey, View, Waiter, in_view};
+use martlet_command::{Block, Copies, Error, Fieldsets, Flags, Handler, NO_REPLICAS, TimeoutReply, Wait};
+use martlet_engine::{ReadyKey, View, Waiter, in_view};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
@@ -20,8 +20,8 @@ use crate::containment::{Contained, contain};
 use crate::registry::{Entry, Run};
 use crate::runtime::Mail;
 use crate::runtime::Worker;
-use crate::runtime::dispatch::Cost;
-use crate::slow_path::SessionFlags;
+use crate::runtime::demands::{Demands, OF_STALE, OF_WRITE, refusal};
+use crate::runtime::dispatch::{Cost, RequestClient, Terms};
 use crate::waits::{CopyWaiter, WITHOUT_LOG, WaitEnd};
 use martlet_persistence::aof::Phase;
 
@@ -39,8 +39,7 @@ struct WaitingRequest {
     user: Arc<User>,
     /// The client, if it tracks keys.
     origin: u64,
-    /// The client has not said CLIENT NO-TOUCH.
-    touches: bool,
+    client: RequestClient,
 }
 
 /// The answer to a waiting client when the server becomes a replica.
@@ -69,7 +68,7 @@ impl Worker {
             resp3: connection.session.resp3,
             user: connection.session.user.clone(),
             origin: self.pushes.origin(),
-            touches: !connection.session.flags.has(SessionFlags::NO_TOUCH),
+            client: RequestClient::of(connection),
         };
         let db = connection.session.db;
         let waiter = Waiter::new(self.thread, connection.token.0, db, keys, awaited, Box::new(request));
@@ -186,6 +185,9 @@ impl Worker {
             return Some(false);
         };
         let Some(shards) = martlet_command::shards(request.entry.spec, &args) else { return Some(false) };
+        if request.entry.spec.flags.has(Flags::DENYOOM) {
+            self.make_room_if_due();
+        }
         if !self.keys.lock_shards_unless_busy(shards) {
             return None;
         }
@@ -193,16 +195,10 @@ impl Worker {
             self.keys.release();
             return Some(false);
         }
-        let view = self.view_of_waiter(waiter.db, request);
+        let view = self.view_of(waiter.db, request.client.flags, request.entry);
         let is_done =
             in_view(self, view, |worker| worker.serve_locked(waiter, ready, handler, request, &args));
         Some(is_done)
-    }
-
-    /// The view of a waiter's request.
-    fn view_of_waiter(&self, db: usize, request: &WaitingRequest) -> View {
-        let expired = if self.keeps_expired(request.entry) { Expired::Keep } else { Expired::Hide };
-        View { db, expired, touch: self.touch_of(request.touches, request.entry), ..self.base_view }
     }
 
     /// As [`Worker::serve`] with the waiter claimed, its keys locked, and its view set.
@@ -221,11 +217,10 @@ impl Worker {
             self.keys.release();
             return false;
         }
-        if let Err(denial) = self.still_permits(request, waiter.db) {
+        if let Some(end) = self.may_not_run(request, waiter.db) {
             waiter.serve_end(true);
             self.keys.release();
-            let (waiter, end) = (waiter.clone(), WaitEnd::Refused(denial));
-            self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
+            self.shared.send(waiter.thread, Mail::Unblock { waiter: waiter.clone(), end });
             return false;
         }
         let mut reply = Reply::new(Vec::new(), request.resp3);
@@ -238,9 +233,8 @@ impl Worker {
         };
         let blocks = matches!(outcome, Ok(Some(_)));
         let again_ms = outcome.as_ref().ok().and_then(|block| block.as_ref()?.again_ms);
-        if let Err(error) = &outcome {
-            self.fail(&mut reply, request.entry, error);
-        }
+        let error = outcome.as_ref().err().map(|error| &**error);
+        let ns = self.end_run(&mut reply, 0, request.entry, error, false);
         if !blocks {
             for key in &waiter.keys {
                 let key = Key::new(key);
@@ -250,10 +244,6 @@ impl Worker {
         // Others may wait for the removal of one that is not there.
         let exhausted = kind.is_some() && self.keys.get(&key).is_none();
         waiter.serve_end(!blocks);
-        let clock = &self.shared.clock;
-        let end = clock.raw();
-        let ns = clock.elapsed_ns(self.mark, end);
-        self.mark = end;
         if !blocks {
             // The reply precedes the news of the request's changes.
             let served = Mail::Served { waiter: waiter.clone(), reply: reply.into_bytes(), ns };
@@ -262,9 +252,15 @@ impl Worker {
             self.shared.send(waiter.thread, Mail::RunAgain { waiter: waiter.clone(), at_ms });
         }
         self.count_stream_for_slot(request.entry, args);
-        let origin = self.pushes.set_origin(request.origin);
+        self.before_unlock(&request.client, request.entry, args);
+        let (origin, recorded) = (self.pushes.set_origin(request.origin), self.keys.recorded);
         self.release_keys();
         self.pushes.set_origin(origin);
+        // It is no write of this thread's client.
+        self.keys.recorded = recorded;
+        if request.client.tracked.is_some() {
+            (self.hooks.reads_tracked)(self);
+        }
         exhausted
     }
 
@@ -279,18 +275,8 @@ impl Worker {
         let change = &self.keys.counters().change;
         contain(change, || {
             change.begin_request();
-            let (settings, first_key) = (&*self.settings, None);
-            let fieldsets = &mut Fieldsets::default();
-            let again = Request {
-                args: *args,
-                settings,
-                first_key,
-                reads_any_key: true,
-                deny_blocking: false,
-                fieldsets,
-            };
-            let view = self.keys.view();
-            martlet_command::run(handler, &mut self.keys, view, reply, again)
+            let terms = Terms { view: self.keys.view(), first_key: None, deny_blocking: false };
+            self.run_handler(handler, reply, args, terms, true, &mut Fieldsets::default())
         })
     }
 
@@ -302,6 +288,18 @@ impl Worker {
         panic.report("It had waited for a key.");
         let (waiter, end) = (waiter.clone(), WaitEnd::Panicked);
         self.shared.send(waiter.thread, Mail::Unblock { waiter, end });
+    }
+
+    /// The end of a wait whose request may not run any more, as a request that came now might not: its user's
+    /// rights or the server's state have changed.
+    fn may_not_run(&self, request: &WaitingRequest, db: usize) -> Option<WaitEnd> {
+        if let Err(denial) = self.still_permits(request, db) {
+            return Some(WaitEnd::Denied(denial));
+        }
+        let mut demands = Demands::of_flags(request.entry.spec.flags);
+        demands.primary &= !request.client.is_primary;
+        let why = refusal(self, demands, OF_WRITE).or_else(|| refusal(self, demands, OF_STALE));
+        why.map(WaitEnd::Refused)
     }
 
     /// Whether a waiter's user may still run its request.
@@ -376,12 +374,7 @@ impl Worker {
         connection.session.is_replicated = true;
         let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
         let begin = reply.len();
-        let has_run = self.alone_for(connection, |worker, connection| {
-            worker.run(connection, &mut reply, entry, &args.view(), None, false);
-        });
-        if !has_run {
-            self.fail(&mut reply, entry, &self.busy_error());
-        }
+        self.execute(connection, &mut reply, entry, &args.view(), false);
         connection.session.is_replicated = false;
         if !connection.session.shows_reply() {
             reply.truncate(begin);
@@ -524,14 +517,15 @@ impl Worker {
                 let text = self.redirection(connection, why);
                 self.fail_wait(connection, &mut reply, &text);
             }
-            WaitEnd::Refused(denial) => self.refuse_waiter(connection, &mut reply, waiter, denial),
+            WaitEnd::Denied(denial) => self.deny_waiter(connection, &mut reply, waiter, denial),
+            WaitEnd::Refused(why) => self.reject_waiter(&mut reply, waiter, &why.of_command(self)),
         }
         let reply_bytes = reply.len() - begin;
         if !connection.session.shows_reply() {
             reply.truncate(begin);
         }
         connection.out = reply.into_bytes();
-        if let WaitEnd::Refused(_) = end {
+        if let WaitEnd::Denied(_) | WaitEnd::Refused(_) = end {
             // It has not run.
             self.forget_wait(connection);
             self.mark_ready(connection);
@@ -550,7 +544,7 @@ impl Worker {
     }
 
     /// Answers a client whose user may no longer run the request that has waited.
-    fn refuse_waiter(
+    fn deny_waiter(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
@@ -560,6 +554,13 @@ impl Worker {
         let Some(WaitingRequest { entry, args, user, .. }) = waiter.request.downcast_ref() else { return };
         self.note_denial(connection, entry, &args.view(), denial, Origin::Toplevel);
         let text = [b"NOPERM ", &denial.text(&user.name, self.public_name(entry))[..]].concat();
+        self.reject_waiter(reply, waiter, &Error::Bytes(text));
+    }
+
+    /// Answers a client whose request has waited and does not run.
+    fn reject_waiter(&self, reply: &mut Reply, waiter: &Waiter, error: &Error) {
+        let Some(WaitingRequest { entry, .. }) = waiter.request.downcast_ref() else { return };
+        let text = error.to_bytes();
         reply.error(&text);
         self.count_error(&String::from_utf8_lossy(&text));
         self.stats().commands[entry.stats_id].rejected.add(1);

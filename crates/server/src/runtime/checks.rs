@@ -9,9 +9,10 @@ use martlet_protocol::request::{Args, OwnedArgs};
 use crate::clients::flag;
 use crate::config::ProtectedAction;
 use crate::connection::Connection;
+use crate::refusal::Refusal;
 use crate::registry::{Entry, names_command};
 use crate::runtime::Worker;
-use crate::runtime::refusal::{self, Demands, Refusal};
+use crate::runtime::demands::{self, Demands};
 use crate::runtime::request_flags::{all_have, any_has};
 use crate::slow_path::SessionFlags;
 
@@ -147,17 +148,17 @@ fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry
 
 /// Memory, disk, replicas and role allow the request, and all that EXEC would run.
 fn may_write(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    refuse_for(worker, connection, entry, refusal::OF_WRITE)
+    refuse_for(worker, connection, entry, demands::OF_WRITE)
 }
 
 /// The server is no replica without a link to its primary, or the command takes stale data.
 fn not_stale(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    refuse_for(worker, connection, entry, refusal::OF_STALE)
+    refuse_for(worker, connection, entry, demands::OF_STALE)
 }
 
 fn refuse_for(worker: &Worker, connection: &Connection, entry: &Entry, reasons: &[Refusal]) -> Outcome {
     let demands = Demands::of_request(connection, entry);
-    refusal::refusal(worker, demands, reasons).map_or(Ok(()), |why| Err(why.of_command(worker)))
+    demands::refusal(worker, demands, reasons).map_or(Ok(()), |why| Err(why.of_command(worker)))
 }
 
 /// Data is being loaded and the command needs all of it.

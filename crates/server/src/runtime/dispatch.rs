@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use martlet_command::{Control, Error, Flags, Request};
+use martlet_command::{Block, Control, Error, Fieldsets, Flags, Handler, Request};
 use martlet_engine::{Expired, Touch, View, in_view};
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
@@ -34,12 +34,31 @@ pub(crate) struct Cost {
 
 /// How a request runs.
 #[derive(Copy, Clone)]
-struct Terms {
-    view: View,
+pub(crate) struct Terms {
+    pub view: View,
     /// The argument that is its only key, and that key's hash, if it is known.
-    first_key: Option<(usize, u64)>,
+    pub first_key: Option<(usize, u64)>,
     /// Inside MULTI or a script.
-    deny_blocking: bool,
+    pub deny_blocking: bool,
+}
+
+/// A client as its request's run needs to know it: also one that has waited, whose connection another thread has.
+#[derive(Copy, Clone)]
+pub(crate) struct RequestClient {
+    pub flags: SessionFlags,
+    /// See [`Connection::tracked_reader`].
+    pub tracked: Option<u64>,
+    pub is_primary: bool,
+}
+
+impl RequestClient {
+    pub(crate) fn of(connection: &Connection) -> RequestClient {
+        RequestClient {
+            flags: connection.session.flags,
+            tracked: connection.tracked_reader(),
+            is_primary: request_flags::is_from_primary(connection),
+        }
+    }
 }
 
 impl Worker {
@@ -138,10 +157,7 @@ impl Worker {
             return;
         }
         connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
-        let is_memory_full = self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull);
-        if (self.memory.is_due() || is_memory_full) && !self.is_excluded() {
-            self.make_room();
-        }
+        self.make_room_if_due();
         if let Err(error) = checks::before(self, connection, entry, args) {
             if entry.spec.control == Control::ExecuteTransaction {
                 // MONITOR shows the end of the transaction even so.
@@ -180,8 +196,16 @@ impl Worker {
         self.yield_to_mail(connection);
     }
 
+    /// Evicts keys if it is time to look at the memory, or the memory was full. Nothing is locked.
+    pub(crate) fn make_room_if_due(&mut self) {
+        let is_memory_full = self.shared.slow_path_reasons.has(SlowPathReason::MemoryFull);
+        if (self.memory.is_due() || is_memory_full) && !self.is_excluded() {
+            self.make_room();
+        }
+    }
+
     /// Locks the command's shards and runs it in its view.
-    fn execute(
+    pub(crate) fn execute(
         &mut self,
         connection: &mut Connection,
         reply: &mut Reply,
@@ -189,7 +213,7 @@ impl Worker {
         args: &Args<'_>,
         deny_blocking: bool,
     ) {
-        let view = self.view_of(connection, entry);
+        let view = self.view_of(connection.session.db, connection.session.flags, entry);
         in_view(self, view, |worker| worker.execute_in_view(connection, reply, entry, args, deny_blocking));
         connection.count_fieldsets();
     }
@@ -241,13 +265,13 @@ impl Worker {
             return self.reject(connection, reply, Some(entry), &error);
         }
         self.run(connection, reply, entry, args, None, deny_blocking);
-        self.before_unlock(connection, entry, args);
+        self.before_unlock(&RequestClient::of(connection), entry, args);
     }
 
     /// Whether expired keys stay when this command meets them: a replica deletes only keys that its primary
     /// deletes, and those that clients overwrite where they may; while data is imported, only a writer
     /// deletes.
-    pub(crate) fn keeps_expired(&self, entry: &Entry) -> bool {
+    fn keeps_expired(&self, entry: &Entry) -> bool {
         let config = self.config.current();
         let writes = entry.spec.flags.has(Flags::WRITE);
         match config.replicaof.0.is_some() {
@@ -256,30 +280,29 @@ impl Worker {
         }
     }
 
-    /// The view of a client's command.
-    fn view_of(&self, connection: &Connection, entry: &Entry) -> View {
-        let session = &connection.session;
+    /// The view of a command of a client with these flags.
+    pub(crate) fn view_of(&self, db: usize, flags: SessionFlags, entry: &Entry) -> View {
         // While writes are postponed, or the disk does not take what would have to be recorded, nothing is
         // deleted.
         let keeps = self.keeps_expired(entry)
             || self.shared.postpones(self.now_ms).is_some()
             || self.shared.persistence.log.refuses_writes.load(Ordering::Relaxed);
         let view = View {
-            db: session.db,
+            db,
             expired: if keeps { Expired::Keep } else { Expired::Hide },
-            touch: self.touch_of(!session.flags.has(SessionFlags::NO_TOUCH), entry),
+            touch: self.touch_of(!flags.has(SessionFlags::NO_TOUCH), entry),
             ..self.base_view
         };
-        if session.flags.has(SessionFlags::IMPORTS_SLOTS) {
+        if flags.has(SessionFlags::IMPORTS_SLOTS) {
             // The source deletes the keys that are due.
             return View { sets_past_times: true, ..view.seeing_expired() };
         }
-        let imports = session.flags.has(SessionFlags::IMPORT_SOURCE) && view.sets_past_times;
+        let imports = flags.has(SessionFlags::IMPORT_SOURCE) && view.sets_past_times;
         if imports { view.seeing_expired() } else { view }
     }
 
     /// How a command records its accesses for a client that wants so (CLIENT NO-TOUCH).
-    pub(crate) fn touch_of(&self, touches: bool, entry: &Entry) -> Touch {
+    fn touch_of(&self, touches: bool, entry: &Entry) -> Touch {
         let policy = self.base_view.touch;
         let marks =
             touches || entry.spec.flags.has(Flags::IGNORES_NO_TOUCH) || matches!(policy, Touch::Lrm(_));
@@ -307,7 +330,7 @@ impl Worker {
         in_view(self, view, |worker| {
             worker.run(connection, reply, entry, args, first_key, true);
             worker.stats().nested_ns.add(worker.shared.clock.elapsed_ns(began, worker.mark));
-            worker.before_unlock(connection, entry, args);
+            worker.before_unlock(&RequestClient::of(connection), entry, args);
         });
         if self.keys.effects.has_news() {
             self.publish_changes();
@@ -339,17 +362,14 @@ impl Worker {
         args: &Args<'_>,
         terms: Terms,
     ) {
-        let Terms { view, first_key, deny_blocking } = terms;
+        let Terms { first_key, deny_blocking, .. } = terms;
         let (begin, begin_bytes) = (reply.len(), reply.total_bytes());
         let error = match entry.run {
             Run::Data(handler) => {
                 connection.reads_data = true;
                 let reads_any_key = first_key.is_some() || self.may_read_all_keys(connection, entry, args);
-                let settings = &*self.settings;
                 let fieldsets = &mut connection.session.fieldsets;
-                let request =
-                    Request { args: *args, settings, first_key, reads_any_key, deny_blocking, fieldsets };
-                match martlet_command::run(handler, &mut self.keys, view, reply, request) {
+                match self.run_handler(handler, reply, args, terms, reads_any_key, fieldsets) {
                     Ok(None) => None,
                     Ok(Some(block)) => {
                         self.block(connection, entry, args, block);
@@ -367,17 +387,7 @@ impl Worker {
             }
             Run::Nothing => Some(Box::new(checks::unknown_subcommand(entry, args))),
         };
-        let end = self.shared.clock.raw();
-        let ns = self.shared.clock.elapsed_ns(self.mark, end);
-        self.mark = end;
-        // In a transaction the time stands still.
-        if ns >= STALE_NS && !deny_blocking {
-            self.advance_time();
-        }
-        if let Some(error) = &error {
-            reply.truncate(begin);
-            self.fail(reply, entry, error);
-        }
+        let ns = self.end_run(reply, begin, entry, error.as_deref(), deny_blocking);
         match &mut connection.suspended {
             // It has not run yet: it counts once the wait is over.
             Some(Suspended::Blocked(blocked)) => blocked.ns = ns,
@@ -388,6 +398,51 @@ impl Worker {
                 self.count_run(connection, entry, args, Cost { ns, reply_bytes });
             }
         }
+    }
+
+    /// Runs a data command's handler for a client that has sent the request, or that has waited.
+    ///
+    /// # Errors
+    /// As of [`martlet_command::run`].
+    #[inline(always)]
+    pub(crate) fn run_handler(
+        &mut self,
+        handler: Handler,
+        reply: &mut Reply,
+        args: &Args<'_>,
+        terms: Terms,
+        reads_any_key: bool,
+        fieldsets: &mut Fieldsets,
+    ) -> Result<Option<Box<Block>>, Box<Error>> {
+        let Terms { view, first_key, deny_blocking } = terms;
+        let settings = &*self.settings;
+        let request = Request { args: *args, settings, first_key, reads_any_key, deny_blocking, fieldsets };
+        martlet_command::run(handler, &mut self.keys, view, reply, request)
+    }
+
+    /// Ends a run: writes its error, if it has one, in the place of its reply from `begin` on. Returns the time
+    /// that it took, in nanoseconds.
+    #[inline(always)]
+    pub(crate) fn end_run(
+        &mut self,
+        reply: &mut Reply,
+        begin: usize,
+        entry: &Entry,
+        error: Option<&Error>,
+        deny_blocking: bool,
+    ) -> u64 {
+        let end = self.shared.clock.raw();
+        let ns = self.shared.clock.elapsed_ns(self.mark, end);
+        self.mark = end;
+        // In a transaction the time stands still.
+        if ns >= STALE_NS && !deny_blocking {
+            self.advance_time();
+        }
+        if let Some(error) = error {
+            reply.truncate(begin);
+            self.fail(reply, entry, error);
+        }
+        ns
     }
 
     /// Counts a request that has run.
@@ -466,12 +521,12 @@ impl Worker {
     }
 
     /// The work while a command's keys are still locked, besides [`Worker::release_keys`].
-    pub(crate) fn before_unlock(&mut self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
-        if connection.session.flags.has(SessionFlags::TRACKING) {
-            (self.hooks.keys_read)(self, connection, entry, args);
+    pub(crate) fn before_unlock(&mut self, client: &RequestClient, entry: &Entry, args: &Args<'_>) {
+        if let Some(id) = client.tracked {
+            (self.hooks.keys_read)(self, id, entry, args);
         }
-        if self.shared.slow_path_reasons.has(SlowPathReason::Replica) {
-            (self.hooks.ran_on_replica)(self, connection, entry, args);
+        if self.shared.slow_path_reasons.has(SlowPathReason::Replica) && !client.is_primary {
+            (self.hooks.ran_on_replica)(self, entry, args);
         }
     }
 

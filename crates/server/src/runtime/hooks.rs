@@ -26,9 +26,11 @@ pub struct Hooks {
     /// Keys have changed, whose shards are still locked.
     pub keys_changed: fn(&mut Worker, KeyChanges),
     /// A tracking client's command has run; its keys are still locked.
-    pub keys_read: fn(&mut Worker, &Connection, &Entry, &Args<'_>),
+    pub keys_read: fn(&mut Worker, u64, &Entry, &Args<'_>),
+    /// Keys that a client has read after a wait were noted; nothing is locked.
+    pub reads_tracked: fn(&mut Worker),
     /// A client's command has run on a replica; its keys are still locked.
-    pub ran_on_replica: fn(&mut Worker, &Connection, &Entry, &Args<'_>),
+    pub ran_on_replica: fn(&mut Worker, &Entry, &Args<'_>),
     /// A tracking client's request has ended. Nothing is locked.
     pub tracked_request_ended: fn(&mut Worker, &mut Connection, &Entry),
     /// A request on a replica's connection has ended; before it the reply had this length and total.

@@ -16,9 +16,10 @@ use martlet_script::{Called, Engine, Host, LogLevel, ScriptFlags, Verdict};
 use super::cache::{BusyFunction, Running};
 use super::libraries::log;
 use crate::connection::Connection;
+use crate::refusal::Refusal;
 use crate::registry::{Entry, Run, names_command, slot_of_keys};
 use crate::runtime::Worker;
-use crate::runtime::refusal::{self, Demands, Refusal};
+use crate::runtime::demands::{self, Demands};
 use crate::runtime::request_flags;
 
 /// The need of a script that cannot continue.
@@ -85,7 +86,7 @@ impl ScriptHost<'_> {
         let mut demands = Demands::of_flags(flags);
         demands.memory &= !self.flags.has(ScriptFlags::ALLOW_OOM);
         demands.primary &= !request_flags::is_from_primary(self.connection);
-        self.refuse_for(demands, refusal::OF_STALE)?;
+        self.refuse_for(demands, demands::OF_STALE)?;
         self.worker.check_access(self.connection, entry, args, Origin::Lua).map_err(|denial| {
             let text = denial.text(&self.connection.session.user.name, self.worker.public_name(entry));
             Error::Bytes([b"ERR ACL failure in script: ", &text[..]].concat())
@@ -99,13 +100,13 @@ impl ScriptHost<'_> {
         self.worker.check_script_route(self.connection, entry, args, may_cross_slots, slot)?;
         // A script that has begun to write is let through to its end.
         if !self.running().writes() {
-            self.refuse_for(demands, refusal::OF_CALL)?;
+            self.refuse_for(demands, demands::OF_CALL)?;
         }
         Ok(entry)
     }
 
     fn refuse_for(&self, demands: Demands, reasons: &[Refusal]) -> Outcome {
-        let why = refusal::refusal(self.worker, demands, reasons);
+        let why = demands::refusal(self.worker, demands, reasons);
         why.map_or(Ok(()), |why| Err(why.of_call(self.worker)))
     }
 

@@ -22,9 +22,10 @@ use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags};
 
 use crate::connection::Connection;
 use crate::pubsub::hub::HeldMessage;
+use crate::refusal::Refusal;
 use crate::runtime::Worker;
 use crate::runtime::call::Call;
-use crate::runtime::refusal::{self, Demands, Refusal};
+use crate::runtime::demands::{self, Demands};
 use crate::runtime::request_flags;
 use cache::{Digest, Script, parse_digest};
 use compiled::{Local, Scripting};
@@ -188,7 +189,7 @@ fn reply_to(call: &mut Call<'_>, run: Run) -> Outcome {
 /// command with such flags; within a transaction, whose EXEC was not refused, in words of its own.
 fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
     let worker = &*call.worker;
-    let first = |demands, reasons: &[Refusal]| refusal::refusal(worker, demands, reasons);
+    let first = |demands, reasons: &[Refusal]| demands::refusal(worker, demands, reasons);
     let writes = !flags.has(ScriptFlags::NO_WRITES);
     let demands = Demands {
         memory: writes && !flags.has(ScriptFlags::ALLOW_OOM),
@@ -199,11 +200,11 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
     };
     if flags.has(ScriptFlags::COMPATIBLE) {
         // Without flags it runs, and its calls are refused; but not for stale data, whatever it calls.
-        let why = first(Demands { link: true, ..demands }, refusal::OF_STALE);
+        let why = first(Demands { link: true, ..demands }, demands::OF_STALE);
         return why.map_or(Ok(()), |why| Err(why.of_command(worker)));
     }
     if !call.deny_blocking
-        && let Some(why) = first(demands, refusal::OF_WRITE).or_else(|| first(demands, refusal::OF_STALE))
+        && let Some(why) = first(demands, demands::OF_WRITE).or_else(|| first(demands, demands::OF_STALE))
     {
         return Err(why.of_command(worker));
     }

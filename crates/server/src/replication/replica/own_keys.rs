@@ -3,15 +3,11 @@
 //!
 //! Invariant: each such key is in the list from its write on, at its time or an earlier one.
 
-use std::sync::atomic::Ordering;
-
 use martlet_command::Flags;
 use martlet_engine::{Expired, View, in_view};
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 
-use crate::clients::flag;
-use crate::connection::Connection;
 use crate::registry::Entry;
 use crate::runtime::Worker;
 
@@ -20,10 +16,9 @@ const TURN_KEYS: usize = 1000;
 
 impl Worker {
     /// Notes the keys that a client's command has given a time to live, if this is a replica; they are held.
-    pub(crate) fn remember_own_keys(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) {
+    pub(crate) fn remember_own_keys(&self, entry: &Entry, args: &Args<'_>) {
         let config = self.config.current();
-        let is_primarys = connection.info.flags.load(Ordering::Relaxed) & flag::PRIMARY != 0;
-        let writes = entry.spec.flags.has(Flags::WRITE) && !config.replica_read_only && !is_primarys;
+        let writes = entry.spec.flags.has(Flags::WRITE) && !config.replica_read_only;
         let mut indexes = Vec::new();
         if config.replicaof.0.is_none() || !writes || !entry.spec.data_keys(args, &mut indexes) {
             return;

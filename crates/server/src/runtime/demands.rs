@@ -10,25 +10,9 @@ use martlet_command::{Error, Flags, NO_REPLICAS};
 use super::Worker;
 use super::request_flags::{all_have, any_has, executed, is_from_primary};
 use crate::connection::Connection;
+use crate::refusal::Refusal;
 use crate::registry::Entry;
 use crate::slow_path::SlowPathReason;
-
-/// Why a request may not run.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Memory is above `maxmemory`.
-    OutOfMemory,
-    /// The last save in the background has failed: further writes might be lost.
-    SaveFailed,
-    /// The disk does not take the append-only file.
-    AofFailed,
-    /// Fewer replicas follow than `min-replicas-to-write` asks for.
-    FewReplicas,
-    /// The server is a replica that only its primary writes to.
-    ReadOnlyReplica,
-    /// The server is a replica without a link to its primary, and does not serve stale data.
-    Stale,
-}
 
 use Refusal::{AofFailed, FewReplicas, OutOfMemory, ReadOnlyReplica, SaveFailed, Stale};
 
