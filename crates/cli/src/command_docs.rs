@@ -2,14 +2,14 @@
 //!
 //! Invariant: a prompt never waits for it; only help and completion do, for a limited time.
 
-use martlet_base::sync::lock;
+use martlet_base::sync::{lock, wait_while_at_most};
 
 use crate::connection::Connection;
 use crate::docs::Docs;
 use crate::interrupt;
 use crate::settings::Settings;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long help and completions wait.
@@ -76,8 +76,7 @@ impl CommandDocs {
 
     /// The documentation, once the server has answered.
     pub fn wait(&self) -> Option<Arc<Docs>> {
-        let waited = self.arrived.wait_timeout_while(self.state(), WAIT_MAX, |state| state.is_asking);
-        waited.unwrap_or_else(PoisonError::into_inner).0.docs.clone()
+        wait_while_at_most(&self.arrived, self.state(), WAIT_MAX, |state| state.is_asking).docs.clone()
     }
 }
 

@@ -6,10 +6,10 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use martlet_base::disk::error_text;
-use martlet_base::sync::lock;
+use martlet_base::sync::{lock, wait_while};
 use martlet_engine::{Keys, Outside};
 
 use crate::Storage;
@@ -95,10 +95,7 @@ impl Background {
 
     /// Waits until none is under way. The gate must be open: a save passes it.
     pub fn wait(&self) {
-        let mut running = lock(&self.running);
-        while running.is_some() {
-            running = self.ended.wait(running).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(wait_while(&self.ended, lock(&self.running), |running| running.is_some()));
     }
 
     /// Starts the thread.

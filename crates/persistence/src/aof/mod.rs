@@ -15,10 +15,10 @@ mod writer;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use martlet_base::disk::{DiskFile, error_text};
-use martlet_base::sync::{Outside, lock};
+use martlet_base::sync::{Outside, lock, wait_while};
 use martlet_journal::aof::{Manifest, SyncPolicy};
 use martlet_journal::stream::Cut;
 use martlet_journal::{Follower, Journal, Position};
@@ -221,10 +221,7 @@ impl AppendLog {
 
     /// Waits until no rewrite is under way. The gate must be open: a rewrite passes it.
     pub fn wait_for_rewrite(&self) {
-        let mut facts = lock(&self.facts);
-        while facts.rewrite.is_some() {
-            facts = self.rewrite_ended.wait(facts).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(wait_while(&self.rewrite_ended, lock(&self.facts), |facts| facts.rewrite.is_some()));
     }
 
     fn order(&self, order: Order) {

@@ -5,12 +5,11 @@
 //! [`LOG_WAITING_MAX_BYTES`], and the log says how many more there were.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use martlet_base::clock::monotonic;
 use martlet_base::limits::LOG_WAITING_MAX_BYTES;
-use martlet_base::sync::lock;
+use martlet_base::sync::{lock, wait_while, wait_while_at_most};
 
 /// Lines that are written by one call.
 #[derive(Debug)]
@@ -45,6 +44,13 @@ struct Waiting {
     bytes: usize,
     /// Entries that found no room since the last batch.
     dropped: u64,
+}
+
+impl Waiting {
+    /// Nothing is to be written.
+    fn is_idle(&self) -> bool {
+        self.entries.is_empty() && self.dropped == 0
+    }
 }
 
 /// The next entries to be written.
@@ -82,12 +88,12 @@ impl Queue {
     pub fn next(&self) -> Option<Batch> {
         let mut waiting = lock(&self.waiting);
         waiting.is_writing = false;
-        while waiting.entries.is_empty() && waiting.dropped == 0 {
-            if !waiting.has_writer {
+        if waiting.is_idle() {
+            self.changed.notify_all();
+            waiting = wait_while(&self.changed, waiting, |waiting| waiting.is_idle() && waiting.has_writer);
+            if waiting.is_idle() {
                 return None;
             }
-            self.changed.notify_all();
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         waiting.is_writing = true;
         waiting.bytes = 0;
@@ -100,12 +106,9 @@ impl Queue {
     /// Waits until all entries are written, for no longer than `limit`. From then on each thread writes for
     /// itself.
     pub fn end(&self, limit: Duration) {
-        let began = monotonic();
-        let mut waiting = lock(&self.waiting);
-        while waiting.has_writer && (waiting.is_writing || !waiting.entries.is_empty()) {
-            let Some(left) = limit.checked_sub(began.elapsed()) else { break };
-            waiting = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let mut waiting = wait_while_at_most(&self.changed, lock(&self.waiting), limit, |waiting| {
+            waiting.has_writer && (waiting.is_writing || !waiting.entries.is_empty())
+        });
         waiting.has_writer = false;
         drop(waiting);
         self.changed.notify_all();

@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use martlet_base::sync::lock;
+use martlet_base::sync::{lock, wait_while_at_most};
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply as Answer, encode_request};
 use martlet_command::Error;
@@ -283,8 +283,7 @@ impl Exchangers {
                 queue = lock(&self.queue);
             }
             queue.idle += 1;
-            let waited = self.added.wait_timeout_while(queue, IDLE, |queue| queue.tasks.is_empty());
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue = wait_while_at_most(&self.added, queue, IDLE, |queue| queue.tasks.is_empty());
             queue.idle -= 1;
             if queue.tasks.is_empty() {
                 queue.threads -= 1;

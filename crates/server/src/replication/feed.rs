@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
-use martlet_base::sync::lock;
+use martlet_base::sync::{lock, wait_while};
 use martlet_engine::HeldBytes;
 
 /// Bytes of a block.
@@ -125,10 +125,9 @@ impl Feed {
     /// # Errors
     /// No taker is left.
     fn push(&self, block: Vec<u8>) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        while state.blocks.len() >= MOST_BLOCKS && state.takers.iter().any(Option::is_some) {
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let mut state = wait_while(&self.room, lock(&self.state), |state| {
+            state.blocks.len() >= MOST_BLOCKS && state.takers.iter().any(Option::is_some)
+        });
         if !state.takers.iter().any(Option::is_some) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "no replica is left"));
         }

@@ -9,9 +9,9 @@
 //! nothing left to do and is not waited for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
-use martlet_base::sync::lock;
+use martlet_base::sync::{lock, wait_while};
 use martlet_command::Flags;
 use martlet_engine::{Alone, Beside};
 use martlet_keyspace::shard_of;
@@ -108,7 +108,7 @@ impl Worker {
         let Some(call) = lock(&self.shared.slots.of::<ParallelApply>().call).clone() else { return };
         let stage = lock(&call.stage);
         let closing = |stage: &mut Stage| matches!(stage, Stage::Closing);
-        let stage = call.changed.wait_while(stage, closing).unwrap_or_else(PoisonError::into_inner);
+        let stage = wait_while(&call.changed, stage, closing);
         let Stage::Work(work) = &*stage else { return };
         let work = work.clone();
         drop(stage);
@@ -241,6 +241,6 @@ impl Work {
 
     fn wait(&self) {
         let left = lock(&self.left);
-        drop(self.done.wait_while(left, |left| *left > 0).unwrap_or_else(PoisonError::into_inner));
+        drop(wait_while(&self.done, left, |left| *left > 0));
     }
 }

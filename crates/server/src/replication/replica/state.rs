@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-use martlet_base::sync::lock;
+use martlet_base::sync::{lock, wait_while_at_most};
 
 use crate::config::Primary;
 
@@ -163,7 +163,7 @@ impl Replica {
         let status = lock(&self.status);
         // The generation itself rises before the primary is another.
         let same = |status: &mut Status| status.generation == generation;
-        let _ = self.changed.wait_timeout_while(status, most, same).unwrap_or_else(PoisonError::into_inner);
+        drop(wait_while_at_most(&self.changed, status, most, same));
     }
 }
 
