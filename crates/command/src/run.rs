@@ -30,8 +30,8 @@ pub struct Request<'a> {
     pub fieldsets: &'a mut Fieldsets,
 }
 
-/// Runs a handler with its keys locked and seen as `view` says, and passes its effects to the journal's record.
-/// Returns its wait if it has to wait, in which case nothing is answered.
+/// Runs a handler with its keys locked and seen as `view` says, and passes its effects to the journal's
+/// record. Returns its wait if it has to wait, in which case nothing is answered.
 ///
 /// # Errors
 /// The handler's, unwritten: the reply is as it was. Only boxes leave the place where they are made: a value

@@ -1,5 +1,5 @@
-//! Whether a write may run: one question for commands, scripts and functions, by themselves and in EXEC, in the
-//! words that Redis 7.0 and 8.2 have for each.
+//! Whether a write may run: one question for commands, scripts and functions, by themselves and in EXEC, in
+//! the words that Redis 7.0 and 8.2 have for each.
 
 use std::path::Path;
 
@@ -28,7 +28,8 @@ const READONLY: &str = "READONLY You can't write against a read only replica.";
 const READONLY_IN_EXEC: &str = "READONLY Can not run script with write flag on readonly replica";
 const STALE_CALL: &str = "ERR Can not execute the command on a stale replica";
 
-/// A state, how it is left, and the beginning of each answer: by itself, and in an EXEC that enters the state.
+/// A state, how it is left, and the beginning of each answer: by itself, and in an EXEC that enters the
+/// state.
 type Case = (
     &'static [&'static str],
     &'static [&'static str],

@@ -43,7 +43,8 @@ fn send_and_wait(server: &Server, client: &mut Client, line: &str) {
     }
 }
 
-/// The keys of which the client has been notified, and its other replies, up to that of a PING which it sends.
+/// The keys of which the client has been notified, and its other replies, up to that of a PING which it
+/// sends.
 fn read_all(client: &mut Client) -> (Vec<String>, Vec<Reply>) {
     client.send(&["PING"]).unwrap();
     let (mut keys, mut replies) = (Vec::new(), Vec::new());

@@ -35,8 +35,8 @@ fn is_there(keys: &mut Keys, name: &str) -> bool {
     there
 }
 
-/// Evicts up to `most`; the names of those that went, in order, as the journal would get them, with the number
-/// of a database other than 0.
+/// Evicts up to `most`; the names of those that went, in order, as the journal would get them, with the
+/// number of a database other than 0.
 fn evict(keys: &mut Keys, policy: EvictionPolicy, most: usize) -> Vec<String> {
     let mut evictor = Evictor::default();
     let mut gone = Vec::new();

@@ -1,7 +1,7 @@
 //! What a run sees of the keys: its database, its time, expired keys, and how its accesses are noted.
 //!
-//! Invariant: a view is set whole, and the time up to which keys are due follows from it alone. Code that needs
-//! another view for a while opens it by [`in_view`], which puts the outer one back.
+//! Invariant: a view is set whole, and the time up to which keys are due follows from it alone. Code that
+//! needs another view for a while opens it by [`in_view`], which puts the outer one back.
 
 use super::Keys;
 use crate::touch::Touch;

@@ -42,7 +42,8 @@ pub(crate) struct Terms {
     pub deny_blocking: bool,
 }
 
-/// A client as its request's run needs to know it: also one that has waited, whose connection another thread has.
+/// A client as its request's run needs to know it: also one that has waited, whose connection another thread
+/// has.
 #[derive(Copy, Clone)]
 pub(crate) struct RequestClient {
     pub flags: SessionFlags,
@@ -337,8 +338,8 @@ impl Worker {
         }
     }
 
-    /// Runs a command whose keys are locked in the view that its caller has opened; statistics, slow log, errors. `first_key` is the argument that is
-    /// its only key, and that key's hash, if it is known.
+    /// Runs a command whose keys are locked in the view that its caller has opened; statistics, slow log,
+    /// errors. `first_key` is the argument that is its only key, and that key's hash, if it is known.
     pub(crate) fn run(
         &mut self,
         connection: &mut Connection,
@@ -420,8 +421,8 @@ impl Worker {
         martlet_command::run(handler, &mut self.keys, view, reply, request)
     }
 
-    /// Ends a run: writes its error, if it has one, in the place of its reply from `begin` on. Returns the time
-    /// that it took, in nanoseconds.
+    /// Ends a run: writes its error, if it has one, in the place of its reply from `begin` on. Returns the
+    /// time that it took, in nanoseconds.
     #[inline(always)]
     pub(crate) fn end_run(
         &mut self,
