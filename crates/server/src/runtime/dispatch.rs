@@ -321,7 +321,9 @@ impl Worker {
     ) {
         let session = &connection.session;
         let touch = self.touch_of(!session.flags.has(SessionFlags::NO_TOUCH), entry);
-        let mut view = View { db: session.db, touch, ..self.keys.view() };
+        // The time of the transaction, which a busy script within it has moved on; 0 in a primary's stream.
+        let now_ms = if self.keys.now_ms() == 0 { 0 } else { self.now_ms };
+        let mut view = View { db: session.db, now_ms, touch, ..self.keys.view() };
         let began = self.mark;
         let reasons = &self.shared.slow_path_reasons;
         let decides = reasons.has(SlowPathReason::Replica) || reasons.has(SlowPathReason::Importing);
