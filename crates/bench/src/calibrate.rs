@@ -4,6 +4,7 @@
 //! the reply left. The rest, the way there and back, is measured by a plain blocking client that shares no
 //! code with the engine.
 
+use crate::{errln, outln};
 use martlet_base::sync::lock;
 
 use crate::engine::{self, RunResult, Silent};
@@ -130,16 +131,16 @@ pub fn main(arguments: &[String]) -> i32 {
     }
     match checks() {
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         }
         Ok(checks) => {
-            println!("{:<34} {:>10} {:>10} {:>12}", "check", "asked ms", "true ms", "measured ms");
+            outln!("{:<34} {:>10} {:>10} {:>12}", "check", "asked ms", "true ms", "measured ms");
             let mut failed = 0;
             for check in &checks {
                 let holds = check.holds();
                 failed += usize::from(!holds);
-                println!(
+                outln!(
                     "{:<34} {:>10.3} {:>10.3} {:>12.3}  {}",
                     check.name,
                     check.nominal_ms,
@@ -148,7 +149,7 @@ pub fn main(arguments: &[String]) -> i32 {
                     if holds { "ok" } else { "OUT OF TOLERANCE" }
                 );
             }
-            println!("{} of {} within 2 % or 20 us", checks.len() - failed, checks.len());
+            outln!("{} of {} within 2 % or 20 us", checks.len() - failed, checks.len());
             i32::from(failed > 0)
         }
     }
@@ -233,7 +234,7 @@ impl Path {
             sorted.sort_unstable();
             sorted.get(sorted.len() / 2).map_or(0.0, |way| way.as_secs_f64() * 1e6)
         };
-        println!(
+        outln!(
             "a plain blocking client, {rhythm}: {:.0} us there, {:.0} us back (p50)",
             median_us(&self.there),
             median_us(&self.back)
@@ -243,7 +244,7 @@ impl Path {
 
 fn checks() -> Result<Vec<Check>, String> {
     let lag = wake_up_lag();
-    println!(
+    outln!(
         "this machine wakes a sleeping thread late by {:.0} us (p50), {:.0} us (p90), {:.0} us (p99)",
         lag.percentile_ms(50.0) * 1e3,
         lag.percentile_ms(90.0) * 1e3,
@@ -284,7 +285,7 @@ fn checks() -> Result<Vec<Check>, String> {
     (slow.connections, slow.duration) = (OPEN_CONNECTIONS, Some(Duration::from_secs(5)));
     let (result, path) = run_beside(&slow, || paced(5.0))?;
     path.show("at the open loop's rate");
-    println!(
+    outln!(
         "open loop: requests left {:.0} us after they were due (p50)",
         result.send_lag.percentile_ms(50.0) * 1e3
     );

@@ -9,6 +9,7 @@ use crate::job::{Job, Measured, exit_code};
 use crate::plan::Pacing;
 use crate::report::{Check, Report};
 use crate::workload;
+use crate::{errln, out, outln};
 use martlet_base::random::Random;
 use martlet_client::resp::{self, Reply};
 use std::sync::atomic::Ordering;
@@ -27,6 +28,19 @@ fn sum_verdict(check: &Check, is_cut: bool) -> Option<bool> {
     if is_cut && is_more { None } else { Some(check.is_right()) }
 }
 
+/// The finding of a hot key's sum, and whether it is known to be right.
+fn sum_check(answered: u64, growth: i64, is_cut: bool) -> (Check, bool) {
+    let mut check = Check { kind: "hot-key".into(), expected: answered, found: growth, ..Check::default() };
+    let right = sum_verdict(&check, is_cut);
+    let finding = match right {
+        Some(true) => "equal",
+        Some(false) => "NOT EQUAL",
+        None => "NOT CHECKED, as the run broke off with increments under way",
+    };
+    check.verdict = format!("sum: {answered} increments answered, value grew by {growth}: {finding}");
+    (check, right == Some(true))
+}
+
 /// Prints the server's own figures of its load.
 fn show_load(job: &Job) {
     let Some(info) = Meter::new(&job.target, None).info() else { return };
@@ -37,7 +51,7 @@ fn show_load(job: &Job) {
         "used_cpu_sys",
         "used_cpu_user",
     ] {
-        println!("{name}: {}", crate::control::info_field(&info, name).unwrap_or("unknown"));
+        outln!("{name}: {}", crate::control::info_field(&info, name).unwrap_or("unknown"));
     }
 }
 
@@ -51,7 +65,11 @@ pub fn hot_key(job: &Job) -> Result<i32, String> {
     };
     let mut value = |command: &[&str]| -> Result<i64, String> {
         let reply = control.command(command).map_err(|e| e.to_string())?;
-        if reply.is_error() { Err(reply_text(&reply)) } else { Ok(reply.integer().unwrap_or(0)) }
+        if reply.is_error() {
+            Err(engine::with_advice(&reply_text(&reply), false))
+        } else {
+            Ok(reply.integer().unwrap_or(0))
+        }
     };
     let before = value(&["GET", HOT_KEY])?;
     let mut plan = job.plan(&job.target)?;
@@ -69,24 +87,18 @@ pub fn hot_key(job: &Job) -> Result<i32, String> {
     (plan.duration, plan.warmup) = (None, Duration::ZERO);
     let measured = job.measure(&plan, &mut Silent)?;
     let result = &measured.result;
-    let mut report = Report::of(job, &plan, &measured);
+    let mut report = Report::of(&plan, &measured);
     let after = match value(&["GET", HOT_KEY]) {
         Ok(after) => after,
         Err(error) => {
-            print!("{}", report.text());
-            eprintln!("the sum cannot be checked: {error}");
+            out!("{}", report.text());
+            errln!("the sum cannot be checked: {error}");
             report.partial.get_or_insert(error);
             return report.write_files(&job.settings).map(|()| 1);
         }
     };
-    let check = Check {
-        kind: "hot-key".into(),
-        expected: result.requests(),
-        found: after - before,
-        first_wrong: None,
-    };
-    print!("{}", report.text());
-    println!(
+    out!("{}", report.text());
+    outln!(
         "{} clients, {:.1} INCR each, {:.1} ms; {:.0} increments/s",
         plan.connections,
         result.requests() as f64 / plan.connections as f64,
@@ -95,19 +107,10 @@ pub fn hot_key(job: &Job) -> Result<i32, String> {
     );
     show_load(job);
     let is_cut = INTERRUPTED.load(Ordering::Relaxed) || result.lost > 0;
-    let verdict = sum_verdict(&check, is_cut);
-    println!(
-        "sum: {} increments answered, value grew by {}: {}",
-        check.expected,
-        check.found,
-        match verdict {
-            Some(true) => "equal",
-            Some(false) => "NOT EQUAL",
-            None => "NOT CHECKED, as the run broke off with increments under way",
-        }
-    );
-    let code = i32::from(verdict != Some(true) || exit_code(&measured) != 0);
-    report.check = verdict.map(|_| check);
+    let (check, is_equal) = sum_check(result.requests(), after - before, is_cut);
+    out!("{}", check.text());
+    let code = i32::from(!is_equal || exit_code(&measured) != 0);
+    report.check = Some(check);
     report.write_files(&job.settings)?;
     Ok(code)
 }
@@ -244,9 +247,9 @@ impl Verifier<'_> {
             found.wrong += 1;
             found.first.get_or_insert_with(|| {
                 format!(
-                    "{name}: expected {:.60}, got {:.80}",
+                    "{name}: expected {:.60}, got {:.160}",
                     String::from_utf8_lossy(&wanted),
-                    reply_text(&reply)
+                    engine::with_advice(&reply_text(&reply), false)
                 )
             });
         }
@@ -291,7 +294,7 @@ pub fn verify(job: &Job) -> Result<i32, String> {
     let mut plan = job.plan(&job.target)?;
     (plan.threads, plan.route) = (connections, false);
     let meter = Meter::new(&job.target, job.settings.server_pid);
-    let verifiers = verifiers(job, connections)?;
+    let (environment, verifiers) = (meter.environment(), verifiers(job, connections)?);
     let before = meter.read();
     let (start, cpu_before) = (Instant::now(), engine::own_cpu());
     let mut total = Verified::default();
@@ -307,25 +310,23 @@ pub fn verify(job: &Job) -> Result<i32, String> {
     let cpu = engine::own_cpu();
     let result = result_of(&mut total, start.elapsed(), (cpu.0 - cpu_before.0, cpu.1 - cpu_before.1));
     let cost = before.zip(meter.read()).map(|(before, after)| meter.cost(before, after, &result));
-    let check = Check {
-        kind: "verify".into(),
-        expected: total.replies(),
-        found: (total.replies() - total.wrong) as i64,
-        first_wrong: total.first.clone(),
-    };
-    let mut report = Report::of(job, &plan, &Measured { result, cost, warning: None });
-    print!("{}", report.text());
+    let mut report = Report::of(&plan, &Measured { result, cost, warning: None, environment });
     let [writes, reads] = &total.commands;
-    println!(
+    let verdict = format!(
         "verified {} writes and {} reads over {connections} connections in {:.1} s: {} wrong",
         writes.latencies.count(),
         reads.latencies.count(),
         report.elapsed_s,
         total.wrong
     );
-    if let Some(first) = &total.first {
-        println!("first wrong reply: {first}");
-    }
+    let check = Check {
+        kind: "verify".into(),
+        expected: total.replies(),
+        found: (total.replies() - total.wrong) as i64,
+        first_wrong: total.first.clone(),
+        verdict,
+    };
+    out!("{}{}", report.text(), check.text());
     let code = i32::from(!check.is_right() || report.partial.is_some() || report.requests == 0);
     report.check = Some(check);
     report.write_files(&job.settings)?;
@@ -337,14 +338,13 @@ fn result_of(total: &mut Verified, elapsed: Duration, client_cpu: (Duration, Dur
     for (command, name) in total.commands.iter_mut().zip(["SET", "GET"]) {
         command.name = name.into();
     }
-    let interrupted = INTERRUPTED.load(Ordering::Relaxed).then(|| "interrupted".to_string());
     RunResult {
         commands: total.commands.to_vec(),
         elapsed,
         sent_bytes: total.bytes.0,
         received_bytes: total.bytes.1,
         client_cpu,
-        partial: total.broken.take().or(interrupted),
+        partial: engine::interruption().or(total.broken.take()),
         io: "blocking",
         ..RunResult::default()
     }

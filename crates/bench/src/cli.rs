@@ -7,44 +7,69 @@ pub mod resp;
 pub(crate) mod settings;
 pub mod target;
 
+use crate::{errln, out, outln, output};
 use std::ffi::OsString;
 
 /// Runs `martlet bench` with the arguments that follow the tool's name; gives the exit code. `program` is the
 /// name that the tool was called by: `bench`, `redis-benchmark`, `valkey-benchmark` or `resp-benchmark`.
 pub fn main(program: &str, arguments: &[OsString]) -> i32 {
     prepare();
-    let arguments: Vec<String> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let first = arguments.first().map(String::as_str);
-    match (program, first) {
-        ("resp-benchmark", _) => resp::main(&arguments),
-        ("bench", Some("resp")) => resp::main(arguments.get(1..).unwrap_or_default()),
-        ("bench", Some("report")) => crate::report::main(arguments.get(1..).unwrap_or_default()),
-        ("bench", Some("null")) => crate::null::main(arguments.get(1..).unwrap_or_default()),
-        ("bench", Some("persistence")) => crate::persistence::main(arguments.get(1..).unwrap_or_default()),
-        ("bench", Some("calibrate")) => crate::calibrate::main(arguments.get(1..).unwrap_or_default()),
-        _ => match options::parse(program, &arguments) {
+    output::exit_code(dispatch(program, arguments))
+}
+
+fn dispatch(program: &str, arguments: &[OsString]) -> i32 {
+    let tool = arguments.first().and_then(|first| first.to_str());
+    let rest = arguments.get(1..).unwrap_or_default();
+    match (program, tool) {
+        ("resp-benchmark", _) => resp::main(arguments),
+        ("bench", Some("resp")) => resp::main(rest),
+        ("bench", Some("report")) => crate::report::main(rest),
+        ("bench", Some("null")) => texts(rest, crate::null::main),
+        ("bench", Some("persistence")) => texts(rest, crate::persistence::main),
+        ("bench", Some("calibrate")) => texts(rest, crate::calibrate::main),
+        _ => match options::parse(program, arguments) {
             Ok(options::Parsed::Run(settings)) => crate::run::main(program, &settings),
             Ok(options::Parsed::Help) => {
-                print!("{}", options::help(program));
+                out!("{}", options::help(program));
                 0
             }
             Ok(options::Parsed::Version) => {
-                println!("{program} {}", env!("CARGO_PKG_VERSION"));
+                outln!("{program} {}", env!("CARGO_PKG_VERSION"));
                 0
             }
             Err(error) => {
                 // Not the whole list: it would push the message off the screen.
-                eprintln!("{error}\n\n{}", options::usage(program));
+                errln!("{error}\n\n{}", options::usage(program));
                 1
             }
         },
     }
 }
 
+/// Runs a tool whose arguments are text; gives its exit code.
+fn texts(arguments: &[OsString], tool: fn(&[String]) -> i32) -> i32 {
+    match as_texts(arguments) {
+        Ok(arguments) => tool(&arguments),
+        Err(error) => {
+            errln!("{error}");
+            1
+        }
+    }
+}
+
+/// Arguments as text; an error names one that is none.
+pub fn as_texts(arguments: &[OsString]) -> Result<Vec<String>, String> {
+    let text = |argument: &OsString| match argument.to_str() {
+        Some(text) => Ok(text.to_string()),
+        None => Err(format!("'{}' is not UTF-8", argument.to_string_lossy())),
+    };
+    arguments.iter().map(text).collect()
+}
+
 /// Prepares the process for a load: Ctrl-C ends a run and keeps its figures, and the limit of open files is
 /// the system's highest.
 pub fn prepare() {
-    crate::engine::catch_interrupt();
+    crate::interrupt::catch_interrupt();
     raise_file_limit();
 }
 

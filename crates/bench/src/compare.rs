@@ -5,8 +5,9 @@ use crate::engine::Silent;
 use crate::job::{Job, Measured};
 use crate::plan::{Plan, Target};
 use crate::report::Report;
-use crate::report::comparison::{Comparison, Figures, Pair, RATIOS};
+use crate::report::comparison::{Comparison, Figures, Pair, RATIOS, Requirement};
 use crate::servers::{Directory, Started, free_port, start};
+use crate::{errln, out, outln};
 use martlet_client::address::Address;
 
 fn figures(measured: &Measured) -> Figures {
@@ -127,19 +128,18 @@ pub fn main(job: &Job) -> Result<i32, String> {
     }
     let Rounds { pairs, last, broken } = rounds(job, &plans)?;
     let a_name = job.target.nodes.first().map_or(String::new(), |n| n.address.to_string());
-    let comparison = Comparison::new(a_name, other_name, pairs, job.settings.seed.unwrap_or(1));
-    print!("{}", comparison.text());
-    let mut code = i32::from(broken.is_some());
+    let mut comparison = Comparison::new(a_name, other_name, pairs);
     for (text, condition) in job.settings.require.iter().zip(&conditions) {
         let holds = condition.holds(&comparison);
-        println!("require {text}: {}", if holds { "holds" } else { "FAILS" });
-        code |= i32::from(!holds);
+        comparison.requirements.push(Requirement { condition: text.clone(), holds });
     }
+    out!("{}", comparison.text());
+    let code = i32::from(broken.is_some() || comparison.requirements.iter().any(|required| !required.holds));
     if let Some(reason) = &broken {
-        println!("PARTIAL RESULT: {reason}");
+        outln!("PARTIAL RESULT: {reason}");
     }
     let [plan_a, _] = &plans;
-    let mut report = Report::of(job, plan_a, &last);
+    let mut report = Report::of(plan_a, &last);
     report.comparison = Some(comparison);
     report.partial = broken;
     report.write_files(&job.settings)?;
@@ -194,7 +194,7 @@ fn rounds(job: &Job, [plan_a, plan_b]: &[Plan; 2]) -> Result<Rounds, String> {
 
 fn warn(server: &str, measured: &Measured) {
     if let Some(warning) = &measured.warning {
-        eprintln!("WARNING ({server}): {warning}");
+        errln!("WARNING ({server}): {warning}");
     }
 }
 
@@ -212,13 +212,13 @@ mod tests {
 
     #[test]
     fn ratios_above_one_favour_the_first() {
-        let c = Comparison::new("a".into(), "b".into(), pairs(2000.0, 1000.0), 3);
+        let c = Comparison::new("a".into(), "b".into(), pairs(2000.0, 1000.0));
         assert!((c.ratios["throughput_ratio"].value - 2.0).abs() < 0.01);
         assert!((c.ratios["cpu_ratio"].value - 2.0).abs() < 0.01);
         assert!(c.verdict.contains("throughput: A is better by 2.00x"), "{}", c.verdict);
         assert!(condition("cpu_ratio>=1.4").expect("valid").holds(&c));
         assert!(!condition("throughput_ratio.low > 2.5").expect("valid").holds(&c));
-        let same = Comparison::new("a".into(), "b".into(), pairs(1000.0, 1000.0), 3);
+        let same = Comparison::new("a".into(), "b".into(), pairs(1000.0, 1000.0));
         assert!(same.verdict.contains("no difference"));
     }
 

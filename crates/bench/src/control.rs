@@ -1,24 +1,84 @@
 //! One blocking connection to the server under test, for the questions of a run beside its load:
 //! configuration, INFO, cluster nodes. It speaks TLS and unix sockets as the load does.
 
+use crate::interrupt::interruption;
 use martlet_client::address::Address;
 use martlet_client::resp::{self, Reply};
 use martlet_client::stream::Stream;
 use martlet_tls::TlsSettings;
 use std::io;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
+/// How long the server may take to accept a connection, and to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take after Ctrl-C: a report's last question still has its answer if the server is well.
+const TIMEOUT_INTERRUPTED: Duration = Duration::from_millis(300);
+/// How often a wait looks for Ctrl-C: the signal may have gone to another thread.
+const SLICE: Duration = Duration::from_millis(50);
 
-/// Repeats a call that a signal has interrupted, for example the kernel's work on an io_uring that has just
-/// been closed.
-fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
+/// How long a wait has lasted.
+struct Patience(Instant);
+
+impl Patience {
+    fn new() -> Patience {
+        Patience(Instant::now())
+    }
+
+    /// An error once the wait is over.
+    fn check(&self) -> io::Result<()> {
+        let waited = self.0.elapsed();
+        if let Some(reason) = interruption().filter(|_| waited > TIMEOUT_INTERRUPTED) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason));
+        }
+        if waited > TIMEOUT { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+
+    /// Repeats a call that has waited for a slice of time, or that a signal has interrupted, for example the
+    /// kernel's work on an io_uring that has just been closed.
+    fn repeat<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+                {
+                    self.check()?;
+                }
+                result => return result,
+            }
         }
     }
+}
+
+/// Opens a stream. The kernel's wait for a server that does not answer cannot be cut short: a thread has it,
+/// and is left behind when there is Ctrl-C.
+fn open(address: &Address, tls: Option<&TlsSettings>) -> io::Result<Stream> {
+    let (address, tls) = (address.clone(), tls.cloned());
+    let (done, opened) = std::sync::mpsc::channel();
+    let connect = move || -> io::Result<Stream> {
+        let mut stream = loop {
+            match Stream::connect(&address, Some(TIMEOUT)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        if let Some(tls) = &tls {
+            stream.secure(tls)?;
+        }
+        Ok(stream)
+    };
+    std::thread::Builder::new().name("connect".into()).spawn(move || done.send(connect()))?;
+    let patience = Patience::new();
+    patience.repeat(|| match opened.recv_timeout(SLICE) {
+        // An error of the connection itself ends the wait, whichever it is.
+        Ok(result) => Ok(result),
+        Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(RecvTimeoutError::Disconnected) => Err(io::ErrorKind::ConnectionAborted.into()),
+    })?
 }
 
 /// The connection.
@@ -33,21 +93,24 @@ pub struct Control {
 impl Control {
     /// Connects; with `tls`, negotiates.
     pub fn connect(address: &Address, tls: Option<&TlsSettings>) -> io::Result<Control> {
-        let mut stream = uninterrupted(|| Stream::connect(address, Some(TIMEOUT)))?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        if let Some(tls) = tls {
-            stream.secure(tls)?;
-        }
+        let stream = open(address, tls)?;
+        stream.set_read_timeout(Some(SLICE))?;
+        stream.set_write_timeout(Some(SLICE))?;
         Ok(Control { address: address.clone(), stream, received: Vec::new(), received_bytes: 0 })
     }
 
     /// Sends bytes as they are.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.send(bytes)
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = Patience::new().repeat(|| self.stream.send_some(rest))?;
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        Patience::new().repeat(|| self.stream.flush())
     }
 
     fn read_some(&mut self) -> io::Result<()> {
-        match uninterrupted(|| self.stream.read_some(&mut self.received))? {
+        match Patience::new().repeat(|| self.stream.read_some(&mut self.received))? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 self.received_bytes += count as u64;

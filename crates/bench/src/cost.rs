@@ -3,13 +3,18 @@
 
 use crate::cli::target;
 use crate::control::info_field;
+use crate::environment::{Environment, machine, server_name, without_passwords};
 use crate::plan::Target;
 use crate::process::{listening_inode, process_bytes, process_cpu, socket_owner};
 use martlet_client::address::Address;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// CPU time and memory of a server process at one instant.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Usage {
+    /// That instant.
+    pub at: Instant,
     /// CPU seconds in user mode.
     pub user_s: f64,
     /// CPU seconds in the kernel.
@@ -52,6 +57,8 @@ pub struct Meter {
 struct Metered {
     target: Target,
     pid: Option<u32>,
+    /// It has not answered in time, and is not asked again: each question would wait as long.
+    is_silent: AtomicBool,
 }
 
 impl Meter {
@@ -60,10 +67,22 @@ impl Meter {
         let single = target.nodes.len() == 1;
         let metered = |node: &crate::plan::Node| {
             let target = Target { nodes: vec![node.clone()], ..target.clone() };
-            let pid = pid.filter(|_| single).or_else(|| local_pid(&target));
-            Metered { target, pid }
+            let mut metered =
+                Metered { target, pid: pid.filter(|_| single), is_silent: AtomicBool::new(false) };
+            metered.pid = metered.pid.or_else(|| metered.local_pid());
+            metered
         };
         Meter { nodes: target.nodes.iter().map(metered).collect() }
+    }
+
+    /// The machine, and the first node as it introduces itself.
+    pub fn environment(&self) -> Environment {
+        let (kernel, cpu, cores) = machine();
+        let line = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words =
+            without_passwords(self.pid().map(line).unwrap_or_default().split('\0').map(str::to_string));
+        let server = server_name(&self.info().unwrap_or_default());
+        Environment { kernel, cpu, cores, server, server_command_line: words.join(" ").trim().into() }
     }
 
     /// The first node's process, when it is on this machine.
@@ -78,15 +97,23 @@ impl Meter {
 
     /// The accounting now, over all nodes; `None` if one cannot be asked.
     pub fn read(&self) -> Option<Usage> {
-        self.nodes.iter().map(Metered::read).try_fold(Usage::default(), |sum, usage| {
+        let at = Instant::now();
+        let none = Usage { at, user_s: 0.0, system_s: 0.0, resident_bytes: 0, used_bytes: 0 };
+        self.nodes.iter().map(Metered::read).try_fold(none, |sum, usage| {
             let usage = usage?;
             Some(Usage {
+                at: usage.at,
                 user_s: sum.user_s + usage.user_s,
                 system_s: sum.system_s + usage.system_s,
                 resident_bytes: sum.resident_bytes + usage.resident_bytes,
                 used_bytes: sum.used_bytes + usage.used_bytes,
             })
         })
+    }
+
+    /// Asks no more questions: the server has stopped answering.
+    pub fn give_up(&self) {
+        self.nodes.iter().for_each(|node| node.is_silent.store(true, Ordering::Relaxed));
     }
 
     /// The cost of a run between two readings.
@@ -97,7 +124,8 @@ impl Meter {
         Cost {
             user_us: user * 1e6 / requests,
             system_us: system * 1e6 / requests,
-            cores: (user + system) / result.elapsed.as_secs_f64().max(1e-9),
+            // The readings are further apart than the measured time: replies are waited for after it.
+            cores: (user + system) / after.at.saturating_duration_since(before.at).as_secs_f64().max(1e-9),
             resident_bytes: after.resident_bytes,
             memory_bytes: (after.used_bytes as f64 - before.used_bytes as f64) / requests,
             sent_bytes: result.sent_bytes as f64 / requests,
@@ -110,7 +138,18 @@ impl Meter {
 
 impl Metered {
     fn info(&self) -> Option<String> {
-        target::control(&self.target).ok()?.text(&["INFO"]).ok()?
+        self.ask(&["INFO"])
+    }
+
+    /// The reply to a question about the server; none if it does not answer, now or before.
+    fn ask(&self, question: &[&str]) -> Option<String> {
+        if self.is_silent.load(Ordering::Relaxed) {
+            return None;
+        }
+        let answer =
+            target::control(&self.target).and_then(|mut c| c.text(question).map_err(|e| e.to_string()));
+        self.is_silent.store(answer.is_err(), Ordering::Relaxed);
+        answer.ok()?
     }
 
     fn read(&self) -> Option<Usage> {
@@ -122,6 +161,7 @@ impl Metered {
         if let Some(pid) = self.pid {
             let (user_s, system_s) = process_cpu(pid)?;
             return Some(Usage {
+                at: Instant::now(),
                 user_s,
                 system_s,
                 resident_bytes: process_bytes(pid, "VmRSS:"),
@@ -129,30 +169,32 @@ impl Metered {
             });
         }
         Some(Usage {
+            at: Instant::now(),
             user_s: number("used_cpu_user")?,
             system_s: number("used_cpu_sys")?,
             resident_bytes: number("used_memory_rss").unwrap_or(0.0) as u64,
             used_bytes,
         })
     }
-}
 
-/// The server's process, if it runs here: what INFO says, else the owner of the listening socket.
-fn local_pid(target: &Target) -> Option<u32> {
-    let address = &target.nodes.first()?.address;
-    if !address.is_local() {
-        return None;
-    }
-    let info = target::control(target).ok()?.text(&["INFO", "server"]).ok()?;
-    let told = info.as_deref().and_then(|i| info_field(i, "process_id")).and_then(|p| p.parse::<u32>().ok());
-    let owner = match address {
-        Address::Tcp(address) => listening_inode(address.port()).and_then(socket_owner),
-        Address::Unix(_) => None,
-    };
-    // INFO's process id names another process when the server is in a container.
-    match (told, owner) {
-        (_, Some(owner)) => Some(owner),
-        (Some(told), None) if process_cpu(told).is_some() => Some(told),
-        _ => None,
+    /// The server's process, if it runs here: what INFO says, else the owner of the listening socket.
+    fn local_pid(&self) -> Option<u32> {
+        let address = &self.target.nodes.first()?.address;
+        if !address.is_local() {
+            return None;
+        }
+        let info = self.ask(&["INFO", "server"]);
+        let told =
+            info.as_deref().and_then(|i| info_field(i, "process_id")).and_then(|p| p.parse::<u32>().ok());
+        let owner = match address {
+            Address::Tcp(address) => listening_inode(address.port()).and_then(socket_owner),
+            Address::Unix(_) => None,
+        };
+        // INFO's process id names another process when the server is in a container.
+        match (told, owner) {
+            (_, Some(owner)) => Some(owner),
+            (Some(told), None) if process_cpu(told).is_some() => Some(told),
+            _ => None,
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::cli::options::Settings;
 use crate::job::Job;
 use crate::live::Line;
 use crate::servers::{free_port, start};
+use crate::{errln, outln};
 use std::time::Duration;
 
 /// The canonical workload: name, load, request, pipeline.
@@ -21,7 +22,7 @@ pub fn main(settings: &Settings) -> i32 {
     match run(settings) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         }
     }
@@ -30,26 +31,33 @@ pub fn main(settings: &Settings) -> i32 {
 fn run(settings: &Settings) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
     let port = free_port()?;
-    println!("No server on port {}: starting one on port {port} for a demonstration.\n", settings.port);
+    outln!("No server on port {}: starting one on port {port} for a demonstration.\n", settings.port);
     let arguments = ["server", "--port", &port.to_string(), "--save", ""].map(String::from);
     let _server = start(program.as_os_str(), &arguments, port)?;
-    println!(
+    outln!(
         "{:<28} {:>12} {:>9} {:>9} {:>14} {:>14}",
-        "workload", "requests/s", "p50 ms", "p99 ms", "server us/req", "client us/req"
+        "workload",
+        "requests/s",
+        "p50 ms",
+        "p99 ms",
+        "server us/req",
+        "client us/req"
     );
     for (name, template, pipeline) in STEPS {
         let mut own = settings.clone();
         (own.port, own.pipeline, own.duration) = (port, pipeline, Some(Duration::from_secs(2)));
         own.templates = match template {
-            "" => vec!["9:GET {key zipfian 1000000}".into(), "1:SET {key zipfian 1000000} {value 64}".into()],
-            one => vec![one.into()],
+            "" => {
+                vec![b"9:GET {key zipfian 1000000}".into(), b"1:SET {key zipfian 1000000} {value 64}".into()]
+            }
+            one => vec![one.as_bytes().into()],
         };
         let job = Job::new(&own)?;
         let plan = job.plan(&job.target)?;
         let measured = job.measure(&plan, &mut Line::new(name, &plan))?;
         let all = measured.result.all_latencies();
         let cost = measured.cost.unwrap_or_default();
-        println!(
+        outln!(
             "{name:<28} {:>12.0} {:>9.3} {:>9.3} {:>14.2} {:>14.2}",
             measured.result.rate(),
             all.percentile_ms(50.0),
@@ -61,6 +69,6 @@ fn run(settings: &Settings) -> Result<(), String> {
             return Err(format!("PARTIAL RESULT: {reason}"));
         }
     }
-    println!("\nNext: martlet bench --help, or docs/bench.md");
+    outln!("\nNext: martlet bench --help, or docs/bench.md");
     Ok(())
 }

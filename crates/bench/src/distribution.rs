@@ -1,9 +1,10 @@
-//! How keys are drawn: uniform, in sequence, zipfian, gaussian, latest, hot set.
-//! A draw is always below the distribution's size. Ranks are key numbers: key 0 is the most popular.
+//! How keys are drawn: uniform, in sequence, zipfian, gaussian, latest, hot set. A draw is always below the
+//! distribution's size. Ranks are key numbers: key 0 is the most popular.
+//!
+//! Nothing here counts: what goes on from request to request is made of the request's number, its *turn*, so
+//! that several such placeholders of one request agree, whichever threads draw at the same time.
 
 use martlet_base::random::Random;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Exponent of `zipfian` where the template names none: resp-benchmark's.
 pub const DEFAULT_ZIPF_EXPONENT: f64 = 1.03;
@@ -13,14 +14,22 @@ pub const DEFAULT_ZIPF_EXPONENT: f64 = 1.03;
 pub enum Distribution {
     /// All alike.
     Uniform(u64),
-    /// 0, 1, 2 … size-1, 0 …: one counter for all threads, so each number is drawn before one is drawn twice.
-    Sequence(u64, Arc<AtomicU64>),
+    /// 0, 1, 2 … size-1, 0 … over the turns, so each number is drawn before one is drawn twice. Of several
+    /// occurrences that share the numbers, each turn takes `step`, and this occurrence the one at `offset`.
+    Sequence {
+        /// Number of different numbers.
+        size: u64,
+        /// Numbers that a turn takes.
+        step: u64,
+        /// Which of them this is.
+        offset: u64,
+    },
     /// Probability of rank k proportional to k^-exponent.
     Zipfian(Zipf),
     /// Bell around the middle, standard deviation a sixth of the size; what falls outside is drawn again.
     Gaussian(u64),
-    /// The newest are the most popular: the head moves on by one with every draw, zipfian distance behind it.
-    Latest(Zipf, Arc<AtomicU64>),
+    /// The newest are the most popular: the head moves on by one with every turn, zipfian distance behind it.
+    Latest(Zipf),
     /// `hot` keys get the share `probability` of all draws, the others the rest.
     HotSet {
         /// Number of keys.
@@ -33,16 +42,28 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// One number below the size.
+    /// Numbers from 0, one each turn.
+    pub fn sequence(size: u64) -> Distribution {
+        Distribution::Sequence { size, step: 1, offset: 0 }
+    }
+
+    /// Whether a draw depends on the turn.
+    pub fn is_counted(&self) -> bool {
+        matches!(self, Distribution::Sequence { .. } | Distribution::Latest(_))
+    }
+
+    /// One number below the size, of the request with this number.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut Random, turn: u64) -> u64 {
         match self {
             Distribution::Uniform(size) => random.below(*size),
-            Distribution::Sequence(size, next) => next.fetch_add(1, Ordering::Relaxed) % size,
+            Distribution::Sequence { size, step, offset } => {
+                turn.wrapping_mul(*step).wrapping_add(*offset) % size
+            }
             Distribution::Zipfian(zipf) => zipf.draw(random) - 1,
             Distribution::Gaussian(size) => gaussian(*size, random),
-            Distribution::Latest(zipf, head) => {
-                let head = head.fetch_add(1, Ordering::Relaxed) % zipf.size;
+            Distribution::Latest(zipf) => {
+                let head = turn % zipf.size;
                 (head + zipf.size - (zipf.draw(random) - 1)) % zipf.size
             }
             Distribution::HotSet { size, hot, probability } => {
@@ -67,7 +88,6 @@ impl Distribution {
                 );
             }
         };
-        let counter = || Arc::new(AtomicU64::new(0));
         let exponent = |text: Option<&&str>| match text {
             None => Ok(DEFAULT_ZIPF_EXPONENT),
             Some(text) => match text.parse::<f64>() {
@@ -77,14 +97,12 @@ impl Distribution {
         };
         let parsed = match (name, parameters) {
             ("uniform", []) => Distribution::Uniform(size),
-            ("sequence" | "sequential", []) => Distribution::Sequence(size, counter()),
+            ("sequence" | "sequential", []) => Distribution::sequence(size),
             ("zipfian" | "zipf", [] | [_]) => {
                 Distribution::Zipfian(Zipf::new(size, exponent(parameters.first())?))
             }
             ("gaussian" | "normal", []) => Distribution::Gaussian(size),
-            ("latest", [] | [_]) => {
-                Distribution::Latest(Zipf::new(size, exponent(parameters.first())?), counter())
-            }
+            ("latest", [] | [_]) => Distribution::Latest(Zipf::new(size, exponent(parameters.first())?)),
             ("hotset", [hot, probability]) => {
                 let hot = parse_size(hot)?;
                 let probability = probability
@@ -224,7 +242,7 @@ mod tests {
     fn a_sequence_covers_everything_before_it_repeats() {
         let sequence = Distribution::parse(&["sequence", "10"]).expect("valid");
         let mut random = Random::seeded(1);
-        let drawn: Vec<u64> = (0..20).map(|_| sequence.draw(&mut random)).collect();
+        let drawn: Vec<u64> = (0..20).map(|turn| sequence.draw(&mut random, turn)).collect();
         assert_eq!(drawn, (0..10).chain(0..10).collect::<Vec<_>>());
     }
 
@@ -239,7 +257,7 @@ mod tests {
             &["hotset", "100", "5", "0.9"],
         ] {
             let distribution = Distribution::parse(words).expect("valid");
-            let draws: Vec<u64> = (0..20_000).map(|_| distribution.draw(&mut random)).collect();
+            let draws: Vec<u64> = (0..20_000).map(|turn| distribution.draw(&mut random, turn)).collect();
             assert!(draws.iter().all(|d| *d < 100), "{words:?}");
             let mean = draws.iter().sum::<u64>() as f64 / 20_000.0;
             match words[0] {

@@ -6,7 +6,8 @@ mod connection;
 mod limit;
 mod worker;
 
-pub use limit::client_limit;
+pub use crate::interrupt::{INTERRUPTED, interruption};
+pub use limit::{server_warnings, warnings};
 
 use martlet_base::sync::lock;
 
@@ -26,8 +27,18 @@ pub struct CommandResult {
     pub latencies: Latencies,
     /// Null replies among them.
     pub nulls: u64,
+    /// Those among them whose replies came after the end of the measured time: they are in the latencies, and
+    /// in no rate.
+    pub late: u64,
     /// Error replies.
     pub errors: u64,
+}
+
+impl CommandResult {
+    /// Requests that were answered within the measured time.
+    pub fn in_time(&self) -> u64 {
+        self.latencies.count() - self.late
+    }
 }
 
 /// One second of a run.
@@ -77,6 +88,8 @@ pub struct RunResult {
     pub redirects: u64,
     /// Requests that were due or sent but had no reply when the run ended.
     pub lost: u64,
+    /// Those among them whose connections brought no reply for as long as a run waits after its end.
+    pub unanswered: u64,
     /// Open loop: how late requests left this program although a connection was free for them.
     pub send_lag: Latencies,
     /// Texts of error replies, with their numbers.
@@ -102,9 +115,19 @@ impl RunResult {
         self.commands.iter().map(|c| c.errors).sum()
     }
 
-    /// Answered requests per second.
+    /// Requests answered after the end of the measured time, over all commands.
+    pub fn late(&self) -> u64 {
+        self.commands.iter().map(|c| c.late).sum()
+    }
+
+    /// Requests answered within the measured time, over all commands.
+    pub fn in_time(&self) -> u64 {
+        self.commands.iter().map(CommandResult::in_time).sum()
+    }
+
+    /// Requests per second that were answered within the measured time.
     pub fn rate(&self) -> f64 {
-        self.requests() as f64 / self.elapsed.as_secs_f64().max(1e-9)
+        self.in_time() as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
     /// Latencies of all commands together.
@@ -148,26 +171,6 @@ pub trait Observer {
 pub struct Silent;
 impl Observer for Silent {
     fn tick(&mut self, _: &Progress, _: Duration, _: &Recorder) {}
-}
-
-/// Set by Ctrl-C: runs end at once and keep their figures.
-pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Makes Ctrl-C set `INTERRUPTED`; a second one ends the process.
-pub fn catch_interrupt() {
-    extern "C" fn on_interrupt(_: libc::c_int) {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            // SAFETY: _exit is safe in a signal handler.
-            unsafe { libc::_exit(130) };
-        }
-    }
-    let handler: extern "C" fn(libc::c_int) = on_interrupt;
-    // SAFETY: the handler only touches an atomic and _exit.
-    unsafe {
-        libc::signal(libc::SIGINT, handler as libc::sighandler_t);
-        libc::signal(libc::SIGTERM, handler as libc::sighandler_t);
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-    }
 }
 
 /// Most rows of seconds that a run keeps: some 20 MB, or two days of one command.
@@ -245,6 +248,17 @@ impl Recorder {
     /// Totals so far, to the last closed second of each thread.
     pub fn totals(&self) -> Vec<CommandResult> {
         self.lock().totals.clone()
+    }
+
+    /// Adds what came after the end of the measured time, which is in no second.
+    fn add_late(&self, commands: &[worker::Tally]) {
+        let mut inner = self.lock();
+        for (total, tally) in inner.totals.iter_mut().zip(commands) {
+            total.latencies.add(&tally.latencies);
+            total.late += tally.latencies.count();
+            total.errors += tally.errors;
+            total.nulls += tally.nulls;
+        }
     }
 
     fn finish(&self) -> (Vec<CommandResult>, Vec<SecondRow>) {
@@ -412,9 +426,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<RunResult, String
     result.partial = lock(&shared.failure).clone();
     (result.commands, result.seconds) = shared.recorder.finish();
     collect(&mut result, outcomes);
-    if INTERRUPTED.load(Ordering::Relaxed) && result.partial.is_none() {
-        result.partial = Some("interrupted".into());
-    }
+    result.partial = result.partial.take().or_else(interruption);
     judge(result, plan)
 }
 
@@ -429,17 +441,49 @@ fn judge(mut result: RunResult, plan: &Plan) -> Result<RunResult, String> {
             return Err(format!("the server answered no request in {seconds:.1} s"));
         }
     }
+    if result.partial.is_none() && result.unanswered > 0 {
+        let seconds = worker::grace(plan).as_secs_f64();
+        result.partial = Some(format!(
+            "the server stopped answering: {} requests had no reply {seconds:.1} s after the end",
+            result.unanswered
+        ));
+    }
     if result.partial.is_none() {
-        result.partial = error_replies(&result);
+        result.partial = error_replies(&result, plan);
     }
     Ok(result)
 }
 
 /// Error replies make a result partial: their cost is in no latency.
-fn error_replies(result: &RunResult) -> Option<String> {
+fn error_replies(result: &RunResult, plan: &Plan) -> Option<String> {
     let (text, _) = result.error_texts.iter().max_by_key(|(_, count)| *count)?;
-    let (errors, total) = (result.errors(), result.requests() + result.errors());
-    (errors > 0).then(|| format!("{errors} of {total} replies were errors, such as: {text}"))
+    let (errors, answered) = (result.errors(), result.requests());
+    let share =
+        if answered == 0 { format!("all {errors}") } else { format!("{errors} of {}", answered + errors) };
+    (errors > 0).then(|| format!("{share} replies were errors, such as: {}", with_advice(text, plan.route)))
+}
+
+/// Whether an error reply points to another node of a cluster. Its text differs for each slot.
+fn is_redirect(text: &str) -> bool {
+    text.starts_with("MOVED ") || text.starts_with("ASK ")
+}
+
+/// An error reply's text, with what there is to be done about it. `routed`: its redirections were followed.
+pub fn with_advice(text: &str, routed: bool) -> String {
+    match is_redirect(text) && !routed {
+        true => format!("{text} (the server is a node of a cluster: --cluster follows its redirections)"),
+        false => text.to_string(),
+    }
+}
+
+/// Counts error replies of one text; all redirections are of one kind.
+fn count_error(known: &mut Vec<(String, u64)>, text: String, count: u64, limit: usize) {
+    let alike = |other: &str| *other == *text || is_redirect(other) && is_redirect(&text);
+    if let Some((_, total)) = known.iter_mut().find(|(other, _)| alike(other)) {
+        *total += count;
+    } else if known.len() < limit {
+        known.push((text, count));
+    }
 }
 
 /// Calls the observer until `finished`, waking often enough to be exact about that.
@@ -466,13 +510,11 @@ fn collect(result: &mut RunResult, outcomes: Vec<worker::Outcome>) {
         result.disconnects += outcome.disconnects;
         result.redirects += outcome.redirects;
         result.lost += outcome.lost;
+        result.unanswered += outcome.unanswered;
         result.send_lag.add(&outcome.send_lag);
         result.threads.push(outcome.time);
         for (text, count) in outcome.error_texts {
-            match result.error_texts.iter_mut().find(|(t, _)| *t == text) {
-                Some((_, total)) => *total += count,
-                None => result.error_texts.push((text, count)),
-            }
+            count_error(&mut result.error_texts, text, count, usize::MAX);
         }
     }
 }
@@ -480,6 +522,69 @@ fn collect(result: &mut RunResult, outcomes: Vec<worker::Outcome>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The responder's plan: PINGs over `connections` connections and as many threads.
+    fn plan(connections: usize) -> Plan {
+        let port = crate::null::serve(0, crate::null::Behaviour::default()).expect("a port");
+        let address = martlet_client::address::Address::Tcp(([127, 0, 0, 1], port).into());
+        let node = crate::plan::Node { address, tags: [].into(), slots: [].into() };
+        let target =
+            crate::plan::Target { nodes: vec![node], prelude: Vec::new(), prelude_replies: 0, tls: None };
+        let template = crate::template::Template::raw(b"*1\r\n$4\r\nPING\r\n");
+        Plan { connections, threads: connections, ..Plan::single(target, "PING", template) }
+    }
+
+    /// A run of a number of requests ends with its last reply, also where no event follows that would wake a
+    /// thread: with one connection, one for each thread, in open loop, and where sessions end. The threads'
+    /// tick is 100 ms; the quickest of ten runs does not depend on how busy the machine is.
+    #[test]
+    fn a_number_of_requests_ends_with_its_last_reply() {
+        use crate::plan::{Pacing, Step, Unit};
+        let open = |rate| Pacing::Open { rate, poisson: false };
+        for (connections, pipeline, pacing, epoll, steps) in [
+            (1, 1, Pacing::Closed, false, 1),
+            (1, 1, Pacing::Closed, true, 1),
+            (1, 4, Pacing::Closed, false, 1),
+            (2, 1, Pacing::Closed, false, 1),
+            (3, 1, Pacing::Closed, false, 2),
+            (1, 1, open(20_000.0), false, 1),
+            (2, 1, open(20_000.0), true, 1),
+        ] {
+            let mut plan = plan(connections);
+            (plan.pipeline, plan.pacing, plan.epoll, plan.requests) = (pipeline, pacing, epoll, 20);
+            let template = crate::template::Template::raw(b"*1\r\n$4\r\nPING\r\n");
+            let step = || Step { template: template.clone(), command: 0 };
+            plan.workload.units = vec![Unit {
+                steps: (0..steps).map(|_| step()).collect(),
+                weight: 1,
+                variables: Vec::new(),
+                begun: AtomicU64::new(0),
+            }];
+            let runs = (0..10).map(|_| run(&plan, &mut Silent).expect("runs"));
+            let runs: Vec<RunResult> = runs.collect();
+            assert!(
+                runs.iter().all(|run| (20..=23).contains(&run.requests()) && run.lost == 0),
+                "{pacing:?}"
+            );
+            let quickest = runs.iter().map(|run| run.elapsed).min().unwrap_or_default();
+            let what = format!("{connections} connections, {pacing:?}, epoll {epoll}: {quickest:?}");
+            assert!(quickest < Duration::from_millis(60) && !quickest.is_zero(), "{what}");
+        }
+    }
+
+    /// Threads that find no request left do not wait for the instant of one that they will not send.
+    #[test]
+    fn a_slow_schedule_does_not_lengthen_the_run() {
+        use crate::plan::Pacing;
+        let mut plan = plan(2);
+        // Due at 0 and 5 s; each thread has one of the two instants.
+        (plan.pacing, plan.requests) = (Pacing::Open { rate: 0.2, poisson: false }, 1);
+        let began = Instant::now();
+        let result = run(&plan, &mut Silent).expect("runs");
+        assert_eq!((result.requests(), result.lost), (1, 0));
+        assert!(result.elapsed < Duration::from_secs(1), "{:?}", result.elapsed);
+        assert!(began.elapsed() < Duration::from_secs(4), "the thread waited for its instant");
+    }
 
     /// A run of ten days, one command, two threads: histograms are freed as seconds close, rows stay bounded.
     #[test]

@@ -2,8 +2,10 @@
 
 use crate::engine::Silent;
 use crate::job::{Job, Measured};
+use crate::outln;
 use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS, Pacing, Plan};
 use crate::report::{Point, Report};
+use crate::template::split_once;
 use std::time::Duration;
 
 /// How long one step of a search takes, unless `--duration` says otherwise.
@@ -50,7 +52,7 @@ pub fn sweep(job: &Job) -> Result<i32, String> {
     job.load(&job.target)?;
     let (mut points, mut last, mut broken) = (Vec::new(), None, None);
     'all: for (name, values) in &sweeps {
-        println!("{:>12} {:>12} {:>9} {:>9} {:>12}", name, "requests/s", "p50 ms", "p99 ms", "server us/req");
+        outln!("{}", Point::heading(name));
         for &value in values {
             let one = job_at(job, name, value);
             let plan = one.plan(&one.target)?;
@@ -63,9 +65,9 @@ pub fn sweep(job: &Job) -> Result<i32, String> {
                 }
             };
             let p = point(name, value as f64, &measured);
-            println!("{value:>12} {:>12.0} {:>9.3} {:>9.3} {:>12.2}", p.rate, p.p50_ms, p.p99_ms, p.cpu_us);
+            outln!("{}", p.line());
             if let Some(warning) = &measured.warning {
-                println!("{:>12} WARNING: {warning}", "");
+                outln!("{:>12} WARNING: {warning}", "");
             }
             points.push(p);
             broken = measured.result.partial.as_ref().map(|reason| format!("{name} {value}: {reason}"));
@@ -76,11 +78,11 @@ pub fn sweep(job: &Job) -> Result<i32, String> {
         }
     }
     let Some((plan, measured)) = last else { return Err("--sweep: there is no value to try".into()) };
-    let mut report = Report::of(job, &plan, &measured);
+    let mut report = Report::of(&plan, &measured);
     (report.sweep, report.partial) = (points, broken);
     report.write_files(&job.settings)?;
     if let Some(reason) = &report.partial {
-        println!("PARTIAL RESULT: {reason}");
+        outln!("PARTIAL RESULT: {reason}");
     }
     Ok(i32::from(report.partial.is_some()))
 }
@@ -101,19 +103,26 @@ fn job_at(job: &Job, name: &str, value: usize) -> Job {
 /// Sets the size of values: of the built-in request, and of each `{value …}`.
 fn set_payload(job: &mut Job, bytes: usize) {
     job.settings.data_bytes = bytes;
-    let given = job.settings.templates.iter_mut().chain(job.settings.command.iter_mut());
+    for text in job.settings.templates.iter_mut().chain(job.settings.command.iter_mut()) {
+        *text = with_payload(text, bytes);
+    }
     let file = job.file.command.iter_mut().map(|entry| &mut entry.template);
     let sessions = job.file.session.iter_mut().flat_map(|entry| entry.steps.iter_mut());
-    for text in given.chain(file).chain(sessions) {
-        let (mut out, mut rest) = (String::new(), text.as_str());
-        while let Some((before, after)) = rest.split_once("{value ") {
-            let tail = after.split_once('}').map_or("", |(_, tail)| tail);
-            out.push_str(&format!("{before}{{value {bytes}}}"));
-            rest = tail;
-        }
-        out.push_str(rest);
-        *text = out;
+    for text in file.chain(sessions) {
+        *text = String::from_utf8_lossy(&with_payload(text.as_bytes(), bytes)).into_owned();
     }
+}
+
+/// A template with each `{value …}` of this size.
+fn with_payload(text: &[u8], bytes: usize) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), text);
+    while let Some((before, after)) = split_once(rest, "{value ") {
+        out.extend_from_slice(before);
+        out.extend_from_slice(format!("{{value {bytes}}}").as_bytes());
+        rest = split_once(after, "}").map_or(&[], |(_, tail)| tail);
+    }
+    out.extend_from_slice(rest);
+    out
 }
 
 /// A target such as `p99<1ms`.
@@ -150,7 +159,7 @@ pub fn slo(job: &Job) -> Result<i32, String> {
     job.load(&job.target)?;
     let mut search = Search::from(job.settings.rate.unwrap_or(FIRST_RATE));
     let (mut points, mut best, mut last) = (Vec::new(), None, None);
-    println!("{:>12} {:>12} {:>9} {:>9}  target", "asked", "achieved", "p50 ms", "p99 ms");
+    outln!("{:>12} {:>12} {:>9} {:>9}  target", "asked", "achieved", "p50 ms", "p99 ms");
     while let Some(rate) = search.next_rate() {
         let mut plan = job.plan(&job.target)?;
         plan.pacing = Pacing::Open { rate, poisson: job.settings.poisson };
@@ -166,7 +175,7 @@ pub fn slo(job: &Job) -> Result<i32, String> {
             && measured.result.lost == 0;
         let holds = kept && targets.iter().all(|t| all.percentile_ms(t.percentile) < t.limit_ms);
         let p = point("rate", rate, &measured);
-        println!(
+        outln!(
             "{rate:>12.0} {:>12.0} {:>9.3} {:>9.3}  {}",
             p.rate,
             p.p50_ms,
@@ -174,7 +183,7 @@ pub fn slo(job: &Job) -> Result<i32, String> {
             if holds { "holds" } else { "broken" }
         );
         if let Some(warning) = measured.warning.as_ref().filter(|_| !holds) {
-            println!("{:>12} WARNING: {warning}", "");
+            outln!("{:>12} WARNING: {warning}", "");
         }
         points.push(p);
         if let Some(reason) = measured.result.partial.clone() {
@@ -185,12 +194,12 @@ pub fn slo(job: &Job) -> Result<i32, String> {
     }
     let conditions = job.settings.slo.join(" and ");
     match best {
-        Some(_) => println!("highest rate that holds {conditions}: {:.0} requests/s", search.good),
-        None => println!("no rate holds {conditions}"),
+        Some(_) => outln!("highest rate that holds {conditions}: {:.0} requests/s", search.good),
+        None => outln!("no rate holds {conditions}"),
     }
     let code = i32::from(best.is_none());
     let Some((plan, measured)) = best.or(last) else { return Err("--slo: there is no rate to try".into()) };
-    let mut report = Report::of(job, &plan, &measured);
+    let mut report = Report::of(&plan, &measured);
     report.sweep = points;
     report.write_files(&job.settings)?;
     Ok(code)
@@ -236,8 +245,8 @@ fn broken(
     reason: String,
 ) -> Result<i32, String> {
     let Some((plan, measured)) = last else { return Err(reason) };
-    println!("PARTIAL RESULT: {reason}");
-    let mut report = Report::of(job, &plan, &measured);
+    outln!("PARTIAL RESULT: {reason}");
+    let mut report = Report::of(&plan, &measured);
     (report.sweep, report.partial) = (points, Some(reason));
     report.write_files(&job.settings)?;
     Ok(1)

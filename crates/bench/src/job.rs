@@ -5,9 +5,11 @@ use crate::cli::options::{Settings, duration, run_time};
 use crate::cli::target;
 use crate::cost::{Cost, Meter, Usage};
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
+use crate::environment::Environment;
+use crate::errln;
 use crate::plan::{self, DEFAULT_PATIENCE, Pacing, Plan, Target, Workload};
 use crate::replay::Capture;
-use crate::template::{Template, Words};
+use crate::template::{self, Template, Words};
 use crate::workload::{self, WorkloadFile};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,6 +27,8 @@ pub struct Measured {
     pub cost: Option<Cost>,
     /// What limits the meaning of the figures.
     pub warning: Option<String>,
+    /// The machine and the server, as they were before the run.
+    pub environment: Environment,
 }
 
 /// The requests of the command line and the workload file, ready to make plans.
@@ -73,7 +77,7 @@ fn tests(settings: &mut Settings) -> Result<Vec<String>, String> {
     let Some(names) = settings.tests.clone() else { return Ok(Vec::new()) };
     let named = !settings.templates.is_empty() || !settings.command.is_empty();
     if named || settings.workload.is_some() || settings.replay.is_some() {
-        eprintln!("WARNING: Option -t is ignored.");
+        errln!("WARNING: Option -t is ignored.");
         return Ok(Vec::new());
     }
     let keys = *settings.keyspace.get_or_insert(DEFAULT_KEYS);
@@ -85,7 +89,7 @@ fn tests(settings: &mut Settings) -> Result<Vec<String>, String> {
         }
         templates.extend(found);
         if name.starts_with("lrange") {
-            settings.load.push(format!("RPUSH mylist {{value {}}}", settings.data_bytes));
+            settings.load.push(format!("RPUSH mylist {{value {}}}", settings.data_bytes).into_bytes());
         }
     }
     Ok(templates)
@@ -93,12 +97,15 @@ fn tests(settings: &mut Settings) -> Result<Vec<String>, String> {
 
 /// Makes redis-benchmark's `__rand_int__` a placeholder, everywhere.
 fn expand(settings: &mut Settings, file: &mut WorkloadFile, keys: u64) {
-    let given = settings.templates.iter_mut().chain(&mut settings.command).chain(&mut settings.load);
+    let (word, placeholder) = ("__rand_int__", format!("{{rand_int {keys}}}"));
+    for text in settings.templates.iter_mut().chain(&mut settings.command).chain(&mut settings.load) {
+        *text = template::replace_text(text, word, &placeholder);
+    }
     let mixed = file.command.iter_mut().map(|entry| &mut entry.template);
     let steps = file.session.iter_mut().flat_map(|entry| &mut entry.steps);
     let loads = file.load.iter_mut().map(|load| &mut load.template);
-    for text in given.chain(mixed).chain(steps).chain(loads) {
-        *text = text.replace("__rand_int__", &format!("{{rand_int {keys}}}"));
+    for text in mixed.chain(steps).chain(loads) {
+        *text = text.replace(word, &placeholder);
     }
 }
 
@@ -113,8 +120,8 @@ impl Job {
             apply_file(&mut settings, &file).map_err(|e| format!("{}: {e}", path.display()))?;
         }
         settings.seed = Some(settings.seed.unwrap_or_else(plan::fresh_seed));
-        let mut tests = tests(&mut settings)?;
-        settings.templates.append(&mut tests);
+        let tests = tests(&mut settings)?;
+        settings.templates.extend(tests.into_iter().map(String::into_bytes));
         if let Some(keys) = settings.keyspace {
             expand(&mut settings, &mut file, keys.max(1));
         }
@@ -145,25 +152,28 @@ impl Job {
         }
         if let Some(last) = &self.last_argument {
             let arguments: Vec<&[u8]> =
-                settings.command.iter().map(String::as_bytes).chain([last.as_slice()]).collect();
-            let name = workload::command_name(settings.command.first().map_or("", String::as_str));
+                settings.command.iter().map(Vec::as_slice).chain([last.as_slice()]).collect();
+            let name = workload::command_name(settings.command.first().map_or(&[][..], Vec::as_slice));
             let template =
                 Template::classic(&arguments, &Words { keyspace: settings.keyspace, ..Words::default() });
             return Ok(Workload::single(&name, template));
         }
-        let text = match settings.command.as_slice() {
+        match settings.command.as_slice() {
             [] => {
                 let keys = settings.keyspace.unwrap_or(DEFAULT_KEYS).max(1);
-                format!("SET {{key uniform {keys}}} {{value {}}}", settings.data_bytes)
+                workload::from_templates(&[format!(
+                    "SET {{key uniform {keys}}} {{value {}}}",
+                    settings.data_bytes
+                )])
             }
-            [one] => one.clone(),
-            words => words
-                .iter()
-                .map(|w| if w.contains(' ') && !w.contains('{') { format!("\"{w}\"") } else { w.clone() })
-                .collect::<Vec<_>>()
-                .join(" "),
-        };
-        workload::from_templates(&[text])
+            [one] => workload::from_templates(&[one]),
+            words @ [first, ..] => {
+                let shown = || String::from_utf8_lossy(&words.join(&b' ')).into_owned();
+                let template =
+                    Template::parse_words(words).map_err(|e| format!("template '{}': {e}", shown()))?;
+                Ok(Workload::single(&workload::command_name(first), template))
+            }
+        }
     }
 
     /// A plan of the settings against `target`.
@@ -217,16 +227,16 @@ impl Job {
             .settings
             .load
             .iter()
-            .map(|t| (t.as_str(), self.settings.keyspace.unwrap_or(DEFAULT_KEYS), 16));
-        let from_file = self.file.load.iter().map(|l| (l.template.as_str(), l.requests, l.pipeline.max(1)));
+            .map(|t| (t.as_slice(), self.settings.keyspace.unwrap_or(DEFAULT_KEYS), 16));
+        let from_file = self.file.load.iter().map(|l| (l.template.as_bytes(), l.requests, l.pipeline.max(1)));
         for (template, requests, pipeline) in from_options.chain(from_file) {
             let mut plan = self.plan(target)?;
-            plan.workload = workload::from_templates(&[template.to_string()])?;
+            plan.workload = workload::from_templates(&[template])?;
             (plan.pacing, plan.duration, plan.warmup) = (Pacing::Closed, None, Duration::ZERO);
             (plan.requests, plan.pipeline, plan.stop_on_error) = (requests, pipeline, true);
             let result = engine::run(&plan, &mut engine::Silent)?;
             if let Some(reason) = result.partial {
-                return Err(format!("load phase '{template}': {reason}"));
+                return Err(format!("load phase '{}': {reason}", String::from_utf8_lossy(template)));
             }
         }
         Ok(())
@@ -235,12 +245,16 @@ impl Job {
     /// Runs a plan; the server's accounting is read when the measured time begins and when it is over.
     pub fn measure(&self, plan: &Plan, observer: &mut dyn Observer) -> Result<Measured, String> {
         let meter = Meter::new(&plan.target, self.settings.server_pid);
+        let environment = meter.environment();
         let mut metering = Metering { meter: &meter, before: None, observer };
         let result = engine::run(plan, &mut metering)?;
+        if result.unanswered > 0 {
+            meter.give_up();
+        }
         let cost =
             metering.before.zip(meter.read()).map(|(before, after)| meter.cost(before, after, &result));
-        let warning = engine::client_limit(plan, &result);
-        Ok(Measured { result, cost, warning })
+        let warning = engine::warnings(plan, &result);
+        Ok(Measured { result, cost, warning, environment })
     }
 }
 

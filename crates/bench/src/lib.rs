@@ -2,6 +2,8 @@
 //! requests and their times, the engine runs it, and everything else makes plans or shows results. The crate
 //! never links the server.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod calibrate;
 mod check;
 pub mod cli;
@@ -11,11 +13,14 @@ pub mod cost;
 mod demo;
 mod distribution;
 pub mod engine;
+pub mod environment;
 mod explore;
+pub mod interrupt;
 pub mod job;
 pub mod latency;
 mod live;
 mod null;
+pub mod output;
 mod own;
 mod pacing;
 mod persistence;

@@ -3,6 +3,7 @@
 //! `calibrate`, and then records the real instants: when the kernel had each request, and when its reply
 //! left.
 
+use crate::{errln, outln};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -202,16 +203,16 @@ pub fn main(arguments: &[String]) -> i32 {
         [option, port] if option == "-p" => match port.parse() {
             Ok(port) => port,
             Err(_) => {
-                eprintln!("-p: '{port}' is no port");
+                errln!("-p: '{port}' is no port");
                 return 1;
             }
         },
         arguments => return crate::cli::help::answer_help(arguments, HELP),
     };
     match serve(port, Behaviour::default()) {
-        Ok(port) => println!("null responder on 127.0.0.1:{port}"),
+        Ok(port) => outln!("null responder on 127.0.0.1:{port}"),
         Err(error) => {
-            eprintln!("port {port}: {error}");
+            errln!("port {port}: {error}");
             return 1;
         }
     }

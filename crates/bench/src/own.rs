@@ -5,13 +5,14 @@ use crate::engine::INTERRUPTED;
 use crate::job::{Job, exit_code};
 use crate::live::{Line, Live};
 use crate::report::Report;
+use crate::{errln, out};
 use std::sync::atomic::Ordering;
 
 /// Runs the settings; returns the exit code.
 pub fn main(settings: &Settings) -> i32 {
     loop {
         let code = dispatch(settings).unwrap_or_else(|error| {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         });
         if !settings.repeat || code != 0 || INTERRUPTED.load(Ordering::Relaxed) {
@@ -44,14 +45,14 @@ fn dispatch(settings: &Settings) -> Result<i32, String> {
         Some(mut screen) => job.measure(&plan, &mut screen)?,
         None => job.measure(&plan, &mut Line::new("", &plan))?,
     };
-    let report = Report::of(&job, &plan, &measured);
+    let report = Report::of(&plan, &measured);
     if settings.csv || settings.quiet {
-        print!("{}", report.brief(settings.csv));
+        out!("{}", report.brief(settings.csv));
         let partial = report.partial.iter().map(|reason| format!("PARTIAL RESULT: {reason}"));
         let warning = report.warning.iter().map(|warning| format!("WARNING: {warning}"));
-        partial.chain(warning).for_each(|line| eprintln!("{line}"));
+        partial.chain(warning).for_each(|line| errln!("{line}"));
     } else {
-        print!("{}", report.text());
+        out!("{}", report.text());
     }
     report.write_files(&job.settings)?;
     Ok(exit_code(&measured))

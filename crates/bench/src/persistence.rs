@@ -12,6 +12,7 @@ use crate::live::Line;
 use crate::plan::Target;
 use crate::process::process_bytes;
 use crate::servers::{Directory, Started, await_end, free_port, launch};
+use crate::{errln, outln};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -143,7 +144,7 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
 pub fn main(arguments: &[String]) -> i32 {
     let result = match parse(arguments) {
         Ok(None) => {
-            println!("{HELP}");
+            outln!("{HELP}");
             Ok(())
         }
         Ok(Some(options)) => run(&options),
@@ -152,7 +153,7 @@ pub fn main(arguments: &[String]) -> i32 {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         }
     }
@@ -164,7 +165,7 @@ fn run(options: &Options) -> Result<(), String> {
         [] => vec![format!("{} server", own.display())],
         some => some.to_vec(),
     };
-    println!(
+    outln!(
         "{:<22} {:<14} {:>6} {:>9} {:>11} {:>9} {:>9} {:>10} {:>9} {:>8} {:>10}",
         "server",
         "mode",
@@ -186,7 +187,7 @@ fn run(options: &Options) -> Result<(), String> {
             }
             for server in &servers {
                 let row = measure(options, server, mode, pipeline)?;
-                println!("{}", text(&row));
+                outln!("{}", text(&row));
                 rows.push(row);
             }
         }
@@ -234,7 +235,7 @@ fn measure(options: &Options, server: &str, mode: Mode, pipeline: usize) -> Resu
     let mut settings = Settings { port, pipeline, clients: options.clients, ..Settings::default() };
     settings.requests = Some(options.writes);
     // Such a key has 14 bytes.
-    settings.templates = vec![format!("SET bench:{{key sequence {}}} x", options.writes)];
+    settings.templates = vec![format!("SET bench:{{key sequence {}}} x", options.writes).into_bytes()];
     let job = Job::new(&settings)?;
     let plan = job.plan(&job.target)?;
     let measured = job.measure(&plan, &mut Line::new(mode.name, &plan))?;

@@ -5,6 +5,7 @@ use crate::template::{Field, Template};
 use martlet_client::address::Address;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// A seed that no other run is likely to have; below 2^53, so that every reader of JSON keeps all its digits.
@@ -68,6 +69,8 @@ pub struct Unit {
     pub weight: u64,
     /// Fields drawn when a session starts, for its variables.
     pub variables: Vec<Field>,
+    /// Sessions begun, over all threads.
+    pub begun: AtomicU64,
 }
 
 /// A mix of units.
@@ -83,7 +86,12 @@ pub struct Workload {
 impl Workload {
     /// One request, compiled already.
     pub fn single(name: &str, template: Template) -> Workload {
-        let unit = Unit { steps: vec![Step { template, command: 0 }], weight: 1, variables: Vec::new() };
+        let unit = Unit {
+            steps: vec![Step { template, command: 0 }],
+            weight: 1,
+            variables: Vec::new(),
+            begun: AtomicU64::new(0),
+        };
         Workload { units: vec![unit], commands: vec![name.into()], replay: None }
     }
 }

@@ -8,10 +8,13 @@ use crate::cli::classic;
 use crate::cli::options::Settings;
 use crate::cost::Cost;
 use crate::engine::SecondRow;
-use crate::job::{Job, Measured};
+use crate::environment::{Environment, without_passwords};
+use crate::job::Measured;
 use crate::latency::Latencies;
 use crate::plan::{Pacing, Plan};
+use crate::{errln, out};
 use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
 /// Version of the JSON schema, as `docs/bench.md` describes it.
@@ -51,6 +54,9 @@ pub struct Report {
     pub requests: u64,
     /// Error replies.
     pub errors: u64,
+    /// Requests answered after the end of the measured time: in the latencies, in no rate.
+    #[serde(default)]
+    pub late: u64,
     /// Requests without a reply when the run ended.
     pub lost: u64,
     /// Connections that broke during the run.
@@ -58,7 +64,7 @@ pub struct Report {
     /// Replies that named another node of a cluster.
     #[serde(default)]
     pub redirects: u64,
-    /// Requests answered per second.
+    /// Requests per second that were answered within the measured time.
     pub rate: f64,
     /// Why the run ended early.
     pub partial: Option<String>,
@@ -100,6 +106,20 @@ pub struct Point {
     pub cpu_us: f64,
 }
 
+impl Point {
+    /// The heading of the table of points with this parameter.
+    pub fn heading(name: &str) -> String {
+        let name = if name == "rate" { "asked" } else { name };
+        format!("{name:>12} {:>12} {:>9} {:>9} {:>12}", "requests/s", "p50 ms", "p99 ms", "server us/req")
+    }
+
+    /// Its line there.
+    pub fn line(&self) -> String {
+        let Point { value, rate, p50_ms, p99_ms, cpu_us, .. } = self;
+        format!("{value:>12.0} {rate:>12.0} {p50_ms:>9.3} {p99_ms:>9.3} {cpu_us:>12.2}")
+    }
+}
+
 /// The findings of a check under load: `--verify` or `--hot-key`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Check {
@@ -111,6 +131,9 @@ pub struct Check {
     pub found: i64,
     /// The first reply that was not.
     pub first_wrong: Option<String>,
+    /// What it comes to, in words.
+    #[serde(default)]
+    pub verdict: String,
 }
 
 impl Check {
@@ -118,21 +141,18 @@ impl Check {
     pub fn is_right(&self) -> bool {
         i64::try_from(self.expected) == Ok(self.found)
     }
-}
 
-/// The machine and the server.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Environment {
-    /// Release of the kernel.
-    pub kernel: String,
-    /// Model of the CPU.
-    pub cpu: String,
-    /// Cores that this process may use.
-    pub cores: usize,
-    /// Name and version of the server, from its INFO.
-    pub server: String,
-    /// The server's command line, its passwords replaced.
-    pub server_command_line: String,
+    /// The verdict, and the first reply that was wrong, as lines.
+    pub fn text(&self) -> String {
+        let mut out = match self.verdict.is_empty() {
+            true => format!("{}: {} expected, {} found\n", self.kind, self.expected, self.found),
+            false => format!("{}\n", self.verdict),
+        };
+        if let Some(first) = &self.first_wrong {
+            let _ = writeln!(out, "first wrong reply: {first}");
+        }
+        out
+    }
 }
 
 /// One command's figures.
@@ -146,6 +166,9 @@ pub struct CommandReport {
     pub errors: u64,
     /// Null replies.
     pub nulls: u64,
+    /// Requests answered after the end of the measured time.
+    #[serde(default)]
+    pub late: u64,
     /// Nanoseconds and number of requests, ascending.
     pub histogram: Vec<(u64, u64)>,
 }
@@ -155,20 +178,11 @@ impl CommandReport {
     pub fn latencies(&self) -> Latencies {
         Latencies::from_pairs(&self.histogram)
     }
-}
 
-fn environment(job: &Job) -> Environment {
-    let (kernel, cpu, cores) = machine();
-    let meter = crate::cost::Meter::new(&job.target, job.settings.server_pid);
-    let info = meter.info().unwrap_or_default();
-    let command = meter.pid().map(|pid| read(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
-    let command = without_passwords(command.split('\0').map(str::to_string)).join(" ");
-    let server = server_name(&info);
-    Environment { kernel, cpu, cores, server, server_command_line: command.trim().into() }
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
+    /// Requests per second that were answered within the measured time.
+    fn rate(&self, elapsed_s: f64) -> f64 {
+        self.requests.saturating_sub(self.late) as f64 / elapsed_s.max(1e-9)
+    }
 }
 
 /// This program and its version.
@@ -176,46 +190,9 @@ pub fn tool() -> String {
     format!("martlet bench {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Kernel, CPU and cores of this machine.
-pub fn machine() -> (String, String, usize) {
-    let cpuinfo = read("/proc/cpuinfo");
-    let cpu = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    (kernel.trim().into(), cpu.trim_start_matches([' ', '\t', ':']).into(), cores)
-}
-
-/// Name and version of a server, from its INFO.
-pub fn server_name(info: &str) -> String {
-    let field = |name| crate::control::info_field(info, name).unwrap_or_default().to_string();
-    let name = match field("server_name") {
-        name if name.is_empty() => "redis".to_string(),
-        name => name,
-    };
-    let version =
-        ["martlet_version", "valkey_version", "redis_version"].into_iter().map(field).find(|v| !v.is_empty());
-    format!("{name} {}", version.unwrap_or_default()).trim().into()
-}
-
-/// The words of a command line, passwords replaced: reports are passed on.
-fn without_passwords(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut previous = String::new();
-    let mut shown = Vec::new();
-    for word in words {
-        let hidden = match (previous.as_str(), word.split_once("://").zip(word.rsplit_once('@'))) {
-            ("-a" | "--requirepass" | "requirepass" | "--masterauth" | "masterauth", _) => "***".to_string(),
-            (_, Some(((scheme, _), (_, host)))) => format!("{scheme}://***@{host}"),
-            _ => word.clone(),
-        };
-        shown.push(hidden);
-        previous = word;
-    }
-    shown
-}
-
 impl Report {
     /// The report of one run.
-    pub fn of(job: &Job, plan: &Plan, measured: &Measured) -> Report {
+    pub fn of(plan: &Plan, measured: &Measured) -> Report {
         let result = &measured.result;
         let commands = result
             .commands
@@ -225,6 +202,7 @@ impl Report {
                 requests: c.latencies.count(),
                 errors: c.errors,
                 nulls: c.nulls,
+                late: c.late,
                 histogram: c.latencies.pairs(),
             })
             .collect();
@@ -233,8 +211,10 @@ impl Report {
             schema: SCHEMA,
             tool: tool(),
             time_unix_s: now.as_secs(),
-            environment: environment(job),
-            command_line: without_passwords(std::env::args()),
+            environment: measured.environment.clone(),
+            command_line: without_passwords(
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()),
+            ),
             seed: plan.seed,
             connections: plan.connections,
             threads: plan.threads.max(result.threads.len()),
@@ -248,6 +228,7 @@ impl Report {
             elapsed_s: result.elapsed.as_secs_f64(),
             requests: result.requests(),
             errors: result.errors(),
+            late: result.late(),
             lost: result.lost,
             disconnects: result.disconnects,
             redirects: result.redirects,
@@ -270,7 +251,7 @@ impl Report {
         for command in &self.commands {
             let l = command.latencies();
             let p = |percent| l.percentile_ms(percent);
-            let rate = l.count() as f64 / self.elapsed_s.max(1e-9);
+            let rate = command.rate(self.elapsed_s);
             let latencies = [l.mean_ms(), l.min_ms(), p(50.0), p(95.0), p(99.0), l.max_ms()];
             out += &match csv {
                 true => classic::csv_line(&command.name, rate, latencies),
@@ -318,12 +299,11 @@ impl Report {
             "\n{:<24} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
             "command", "requests/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "errors"
         );
-        let mut row = |name: &str, l: &Latencies, errors: u64| {
+        let mut row = |name: &str, rate: f64, l: &Latencies, errors: u64| {
             let p = |percent| l.percentile_ms(percent);
             let _ = writeln!(
                 out,
-                "{name:<24} {:>11.1} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {errors:>8}",
-                l.count() as f64 / self.elapsed_s.max(1e-9),
+                "{name:<24} {rate:>11.1} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {errors:>8}",
                 l.mean_ms(),
                 p(50.0),
                 p(95.0),
@@ -333,14 +313,23 @@ impl Report {
             );
         };
         for command in &self.commands {
-            row(&command.name, &command.latencies(), command.errors);
+            row(&command.name, command.rate(self.elapsed_s), &command.latencies(), command.errors);
         }
         if self.commands.len() > 1 {
-            row("all", &self.all_latencies(), self.errors);
+            row("all", self.rate, &self.all_latencies(), self.errors);
         }
         self.text_cost(&mut out);
-        for (text, count) in &self.error_texts {
-            let _ = writeln!(out, "error replies: {count} x {text}");
+        if !self.partial_names_all_errors() {
+            for (text, count) in &self.error_texts {
+                let _ = writeln!(out, "error replies: {count} x {text}");
+            }
+        }
+        if self.late > 0 {
+            let late = self.late;
+            let _ = writeln!(
+                out,
+                "late: {late} requests were answered after the end: in the latencies, in no rate"
+            );
         }
         if self.lost > 0 {
             let _ = writeln!(out, "lost: {} requests had no reply when the run ended", self.lost);
@@ -358,6 +347,32 @@ impl Report {
             let _ = writeln!(out, "PARTIAL RESULT: {reason}");
         }
         out
+    }
+
+    /// The text form with what the result has beside one run: all that its page has.
+    pub fn whole_text(&self) -> String {
+        let mut out = String::new();
+        if let Some(comparison) = &self.comparison {
+            out = format!("{}\nA alone, in the last pair:\n", comparison.text());
+        }
+        out += &self.text();
+        let mut before = "";
+        for point in &self.sweep {
+            if point.name != before {
+                let _ = write!(out, "\n{}\n", Point::heading(&point.name));
+            }
+            before = &point.name;
+            let _ = writeln!(out, "{}", point.line());
+        }
+        out + &self.check.as_ref().map(Check::text).unwrap_or_default()
+    }
+
+    /// Whether the reason for being partial says all that there is to say about error replies.
+    fn partial_names_all_errors(&self) -> bool {
+        match (self.error_texts.as_slice(), &self.partial) {
+            ([(text, _)], Some(reason)) => reason.contains(text),
+            _ => false,
+        }
     }
 
     fn text_cost(&self, out: &mut String) {
@@ -519,6 +534,7 @@ impl Report {
             merged.elapsed_s = merged.elapsed_s.max(other.elapsed_s);
             merged.requests += other.requests;
             merged.errors += other.errors;
+            merged.late += other.late;
             merged.lost += other.lost;
             merged.disconnects += other.disconnects;
             merged.redirects += other.redirects;
@@ -538,7 +554,7 @@ impl Report {
             }
             merged.add_seconds(other);
         }
-        merged.rate = merged.requests as f64 / merged.elapsed_s.max(1e-9);
+        merged.rate = merged.requests.saturating_sub(merged.late) as f64 / merged.elapsed_s.max(1e-9);
         merged.seconds.sort_by_key(|row| (row.second, row.command));
         Ok(merged)
     }
@@ -553,6 +569,7 @@ impl Report {
                 own.requests += other.requests;
                 own.errors += other.errors;
                 own.nulls += other.nulls;
+                own.late += other.late;
             }
         }
     }
@@ -611,27 +628,28 @@ Reads results written with --json, merges them into one and prints it; the optio
 ";
 
 /// `martlet bench report`: renders and merges; gives the exit code.
-pub fn main(arguments: &[String]) -> i32 {
+pub fn main(arguments: &[OsString]) -> i32 {
     match render(arguments) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         }
     }
 }
 
-fn render(arguments: &[String]) -> Result<(), String> {
+fn render(arguments: &[OsString]) -> Result<(), String> {
     if arguments.is_empty() || arguments.iter().any(|a| a == "--help") {
-        print!("{HELP}");
+        out!("{HELP}");
         return if arguments.is_empty() { Err("no file is named".into()) } else { Ok(()) };
     }
     let (mut settings, mut reports, mut rest) = (Settings::default(), Vec::new(), arguments.iter());
-    let mut files: Vec<(String, &str)> = Vec::new();
+    let mut files: Vec<(String, &OsStr)> = Vec::new();
     while let Some(argument) = rest.next() {
-        let mut file =
-            || rest.next().map(|f| Some(f.into())).ok_or_else(|| format!("{argument} needs a file"));
-        match argument.as_str() {
+        let mut file = || {
+            rest.next().map(|f| Some(f.into())).ok_or_else(|| format!("{} needs a file", argument.display()))
+        };
+        match argument.to_string_lossy().as_ref() {
             "--json" => settings.json = file()?,
             "--html" => settings.html = file()?,
             "--csv-file" => settings.csv_file = file()?,
@@ -640,35 +658,28 @@ fn render(arguments: &[String]) -> Result<(), String> {
                 return Err(format!("Invalid option \"{option}\"\n\n{HELP}"));
             }
             path => {
-                let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+                let text = std::fs::read_to_string(argument).map_err(|e| format!("{path}: {e}"))?;
                 let report: Report = serde_json::from_str(&text).map_err(|e| format!("{path}: {e}"))?;
                 if report.schema != SCHEMA {
                     return Err(format!("{path}: schema {} is not {SCHEMA}", report.schema));
                 }
                 // A run that counts twice would look like two load machines.
                 if let Some((_, other)) = files.iter().find(|(known, _)| *known == text) {
-                    return Err(format!("{other} and {path} are the same run: give it once"));
+                    return Err(format!("{} and {path} are the same run: give it once", other.display()));
                 }
-                files.push((text, path));
+                files.push((text, argument));
                 reports.push(report);
             }
         }
     }
     let merged = Report::merge(&reports)?;
-    print!("{}", merged.text());
+    out!("{}", merged.whole_text());
     merged.write_files(&settings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reports_hold_no_passwords() {
-        let line = "bench -a secret -u redis://me:secret@host:1/2 --uri GET a@b";
-        let shown = without_passwords(line.split(' ').map(str::to_string)).join(" ");
-        assert_eq!(shown, "bench -a *** -u redis://***@host:1/2 --uri GET a@b");
-    }
 
     pub(super) fn sample(requests: u64) -> Report {
         let mut latencies = Latencies::new();
@@ -704,6 +715,95 @@ mod tests {
         let merged = Report::merge(&[one, sample(300)]).expect("two");
         assert_eq!((merged.requests, merged.rate, merged.seconds[0].requests), (400, 400.0, 400));
         assert_eq!(merged.all_latencies().count(), 400);
+    }
+
+    #[test]
+    fn late_replies_are_in_no_rate_of_any_form() {
+        let late = |requests, late| {
+            let mut report = sample(requests);
+            (report.late, report.commands[0].late, report.rate) = (late, late, (requests - late) as f64);
+            report
+        };
+        let merged = Report::merge(&[late(100, 25), late(300, 75)]).expect("two");
+        assert_eq!((merged.requests, merged.late, merged.rate), (400, 100, 300.0));
+        assert_eq!((merged.commands[0].late, merged.all_latencies().count()), (100, 400));
+        let text = merged.text();
+        assert!(text.contains("GET                            300.0 "), "{text}");
+        assert!(text.contains("late: 100 requests were answered after the end"), "{text}");
+        assert!(
+            merged.brief(false).starts_with("GET: 300.00 requests per second"),
+            "{}",
+            merged.brief(false)
+        );
+        // A file of an earlier version has no such field.
+        let mut old = serde_json::to_value(sample(10)).expect("JSON");
+        old.as_object_mut().expect("fields").remove("late");
+        old["commands"][0].as_object_mut().expect("fields").remove("late");
+        assert_eq!(serde_json::from_value::<Report>(old).map(|report| report.late).ok(), Some(0));
+    }
+
+    /// What a page says beside the figures of one run, the text says, too.
+    #[test]
+    fn a_report_as_text_has_comparison_sweep_and_check() {
+        let figures = |rate| comparison::Figures { rate, p99_ms: 1.0, ..Default::default() };
+        let pairs = vec![comparison::Pair { a: figures(2000.0), b: figures(1000.0) }; 3];
+        let mut report = sample(10);
+        let mut comparison = comparison::Comparison::new("one".into(), "two".into(), pairs);
+        comparison.requirements = [("throughput_ratio>=9", false), ("throughput_ratio>1", true)]
+            .map(|(condition, holds)| comparison::Requirement { condition: condition.into(), holds })
+            .into();
+        report.comparison = Some(comparison);
+        report.sweep = [("pipeline", 8.0), ("pipeline", 16.0), ("rate", 500.0)]
+            .map(|(name, value)| Point { name: name.into(), value, rate: 7.0 * value, ..Default::default() })
+            .into();
+        let verdict = "verified 5 writes and 6 reads over 2 connections in 1.0 s: 0 wrong";
+        report.check = Some(Check {
+            kind: "verify".into(),
+            expected: 11,
+            found: 11,
+            verdict: verdict.into(),
+            first_wrong: None,
+        });
+        // Read back from its file, as `martlet bench report` does.
+        let report: Report = serde_json::from_str(&report.json().expect("writes")).expect("reads");
+        let text = report.whole_text();
+        for expected in [
+            "A: one\nB: two\n",
+            "throughput_ratio   2.000 (2.000 - 2.000)",
+            "verdict: throughput: A is better by 2.00x",
+            "require throughput_ratio>=9: FAILS",
+            "require throughput_ratio>1: holds",
+            "A alone, in the last pair:",
+            "GET ",
+            "    pipeline   requests/s",
+            "          16          112",
+            "       asked   requests/s",
+            "         500         3500",
+            verdict,
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let page = report.html().expect("renders");
+        for expected in [verdict, "throughput_ratio>=9", "\"holds\":false"] {
+            assert!(page.contains(expected), "{expected}");
+        }
+        // Of a file without words, the figures.
+        let wordless = Check { kind: "hot-key".into(), expected: 5, found: 4, ..Check::default() };
+        assert_eq!(wordless.text(), "hot-key: 5 expected, 4 found\n");
+        let wrong = Check { first_wrong: Some("k: got x".into()), verdict: "1 wrong".into(), ..wordless };
+        assert_eq!(wrong.text(), "1 wrong\nfirst wrong reply: k: got x\n");
+    }
+
+    /// A comparison that broke off after one pair has no interval; its file can be read again.
+    #[test]
+    fn one_pair_makes_no_verdict() {
+        let figures = comparison::Figures { rate: 1.0, ..Default::default() };
+        let pairs = vec![comparison::Pair { a: figures, b: figures }];
+        let mut report = sample(10);
+        report.comparison = Some(comparison::Comparison::new("a".into(), "b".into(), pairs));
+        let report: Report = serde_json::from_str(&report.json().expect("writes")).expect("reads");
+        let text = report.whole_text();
+        assert!(text.contains("verdict: none: fewer than two pairs of runs were finished"), "{text}");
     }
 
     /// A run of `seconds` with one command, every second alike.
@@ -769,13 +869,14 @@ mod tests {
     fn a_run_is_not_counted_twice() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = |name: &str, report: Report| {
-            let path = directory.path().join(name).to_string_lossy().into_owned();
+            let path = directory.path().join(name);
             std::fs::write(&path, report.json().expect("writes")).expect("written");
-            path
+            path.into_os_string()
         };
         let (one, copy, other) =
             (file("one", sample(10)), file("copy", sample(10)), file("other", sample(20)));
-        for (again, expected) in [(&one, format!("{one} and {one}")), (&copy, format!("{one} and {copy}"))] {
+        for again in [&one, &copy] {
+            let expected = format!("{} and {}", one.display(), again.display());
             let error = render(&[one.clone(), other.clone(), again.clone()]).expect_err("twice");
             assert_eq!(error, format!("{expected} are the same run: give it once"));
         }
@@ -837,7 +938,10 @@ mod tests {
         report.check = Some(Check::default());
         let figures = comparison::Figures { rate: 1.0, ..Default::default() };
         let pairs = vec![comparison::Pair { a: figures, b: figures }; 3];
-        report.comparison = Some(comparison::Comparison::new("a".into(), "b".into(), pairs, 1));
+        let mut comparison = comparison::Comparison::new("a".into(), "b".into(), pairs);
+        comparison.requirements =
+            vec![comparison::Requirement { condition: "p99_ratio>1".into(), holds: true }];
+        report.comparison = Some(comparison);
         let mut written = std::collections::BTreeSet::new();
         paths(&serde_json::to_value(&report).expect("JSON"), "", &mut written);
         let page = include_str!("../../../docs/bench.md");

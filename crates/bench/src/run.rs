@@ -22,7 +22,7 @@ pub fn main(program: &str, settings: &Settings) -> i32 {
     if settings.command.iter().any(|word| {
         ["{key ", "{value ", "{rand ", "{range ", "{int ", "{ttl ", "{number ", "{rand_int "]
             .iter()
-            .any(|p| word.contains(p))
+            .any(|p| memchr::memmem::find(word, p.as_bytes()).is_some())
     }) {
         return own::main(settings);
     }

@@ -10,6 +10,7 @@ pub use classic::{Words, commands};
 use crate::distribution::{Distribution, parse_size};
 use martlet_base::random::Random;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Digits of a key's number, after `key_`.
 const KEY_DIGITS: usize = 10;
@@ -144,6 +145,8 @@ pub struct Draw<'a> {
 /// Numbers that were drawn for one placeholder and stand in others, too.
 #[derive(Default)]
 pub struct Drawn {
+    /// The number of the request, or of the batch of a template that has several, over all threads.
+    turn: u64,
     /// The lower number of the range placeholder drawn last.
     range_low: u64,
     shared: [u64; 9],
@@ -227,16 +230,19 @@ impl Field {
     fn patch(&self, out: &mut [u8], draw: &mut Draw<'_>) {
         match self {
             Field::Key(distribution) => {
-                let value = distribution.draw(draw.random);
+                let value = distribution.draw(draw.random, draw.drawn.turn);
                 let (prefix, digits) = out.split_at_mut(4);
                 prefix.copy_from_slice(b"key_");
                 write_digits(value, digits);
             }
-            Field::RandInt(distribution) => write_digits(distribution.draw(draw.random), out),
+            Field::RandInt(distribution) => {
+                write_digits(distribution.draw(draw.random, draw.drawn.turn), out)
+            }
             Field::Shared(place, distribution, draws) => {
+                let turn = draw.drawn.turn;
                 let Some(number) = draw.drawn.shared.get_mut(*place) else { return };
                 if *draws {
-                    *number = distribution.draw(draw.random);
+                    *number = distribution.draw(draw.random, turn);
                 }
                 write_digits(*number, out);
             }
@@ -252,21 +258,36 @@ impl Field {
         }
     }
 
-    /// A number for a session's variable; 0 for fields that are no numbers.
-    pub fn draw_number(&self, random: &mut Random) -> u64 {
+    /// A number for a variable of the session with this number; 0 for fields that are no numbers.
+    pub fn draw_number(&self, random: &mut Random, turn: u64) -> u64 {
         match self {
             Field::Key(distribution) | Field::RandInt(distribution) | Field::Number(distribution, 0) => {
-                distribution.draw(random)
+                distribution.draw(random, turn)
             }
-            Field::Number(distribution, low) => low.wrapping_add_unsigned(distribution.draw(random)) as u64,
+            Field::Number(distribution, low) => {
+                low.wrapping_add_unsigned(distribution.draw(random, turn)) as u64
+            }
             _ => 0,
+        }
+    }
+
+    /// Whether a draw depends on the number of the request.
+    fn is_counted(&self) -> bool {
+        match self {
+            Field::Key(distribution)
+            | Field::RandInt(distribution)
+            | Field::Shared(_, distribution, _)
+            | Field::Number(distribution, _) => distribution.is_counted(),
+            _ => false,
         }
     }
 
     fn append(&self, out: &mut Vec<u8>, draw: &mut Draw<'_>) {
         let start = out.len();
         let number = match self {
-            Field::Number(distribution, low) => low.wrapping_add_unsigned(distribution.draw(draw.random)),
+            Field::Number(distribution, low) => {
+                low.wrapping_add_unsigned(distribution.draw(draw.random, draw.drawn.turn))
+            }
             Field::Range(size, width, false) => {
                 let low = draw.random.below(*size);
                 // Kept inside the range where the width allows it.
@@ -331,24 +352,60 @@ pub struct Template {
     ops: Vec<Op>,
     fixed_len: Option<usize>,
     requests: usize,
+    /// How often it has been rendered, over all threads; nothing to count where no draw depends on it.
+    turns: Option<Arc<AtomicU64>>,
 }
 
-/// Places in a rendered pipeline that change from request to request.
+/// A place in a rendered pipeline that changes from request to request.
+struct Place {
+    /// Which of the pipeline's turns it belongs to.
+    turn: u64,
+    at: usize,
+    width: usize,
+    /// Index of its operation.
+    op: usize,
+}
+
+/// The places in a rendered pipeline that change from request to request.
 pub struct Patches {
-    places: Vec<(usize, usize, usize)>,
+    places: Vec<Place>,
+    turns: u64,
 }
 
 impl Template {
     /// Bytes sent as they are, such as an inline command.
     pub fn raw(bytes: &[u8]) -> Template {
-        Template { ops: vec![Op::Literal(bytes.to_vec())], fixed_len: Some(bytes.len()), requests: 1 }
+        Template {
+            ops: vec![Op::Literal(bytes.to_vec())],
+            fixed_len: Some(bytes.len()),
+            requests: 1,
+            turns: None,
+        }
     }
 
     /// Compiles a command line in the placeholder language; `variables` are the names that a session binds.
-    pub fn parse(text: &str, variables: &[String]) -> Result<Template, String> {
+    pub fn parse(text: impl AsRef<[u8]>, variables: &[String]) -> Result<Template, String> {
+        Template::of_words(&split_words(text.as_ref())?, variables)
+    }
+
+    /// Compiles the words of a command as a shell passes them on: only a placeholder's words belong together.
+    pub fn parse_words(words: &[Vec<u8>]) -> Result<Template, String> {
+        let mut joined: Vec<Vec<u8>> = Vec::new();
+        let mut depth = 0u32;
+        for word in words {
+            match joined.last_mut().filter(|_| depth > 0) {
+                Some(begun) => begun.extend([b" ", word.as_slice()].concat()),
+                None => joined.push(word.clone()),
+            }
+            depth = word.iter().fold(depth, |depth, byte| depth_after(depth, *byte));
+        }
+        Template::of_words(&joined, &[])
+    }
+
+    fn of_words(words: &[Vec<u8>], variables: &[String]) -> Result<Template, String> {
         let mut arguments: Vec<Vec<Part>> = Vec::new();
-        for word in split_words(text)? {
-            arguments.extend(parse_argument(&word, variables)?);
+        for word in words {
+            arguments.extend(parse_argument(word, variables)?);
         }
         if arguments.is_empty() {
             return Err("the command is empty".into());
@@ -394,7 +451,17 @@ impl Template {
                 Op::Argument(_) => None,
             })
             .sum();
-        Template { ops, fixed_len, requests: 1 }
+        let fields = arguments.iter().flatten().filter_map(|part| match part {
+            Part::Field(field) => Some(field),
+            Part::Literal(_) => None,
+        });
+        let turns = fields.into_iter().any(Field::is_counted).then(Arc::default);
+        Template { ops, fixed_len, requests: 1, turns }
+    }
+
+    /// Takes the numbers of the next turns, and returns the first of them.
+    fn take_turns(&self, count: u64) -> u64 {
+        self.turns.as_ref().map_or(0, |turns| turns.fetch_add(count, Ordering::Relaxed))
     }
 
     /// The length of each request, where all have the same.
@@ -410,6 +477,7 @@ impl Template {
 
     /// Appends its requests, mostly one. `scratch` is working memory.
     pub fn append(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>, draw: &mut Draw<'_>) {
+        draw.drawn.turn = self.take_turns(1);
         for op in &self.ops {
             match op {
                 Op::Literal(bytes) => out.extend_from_slice(bytes),
@@ -437,33 +505,54 @@ impl Template {
     pub fn patches(&self, count: usize) -> Option<Patches> {
         let len = self.fixed_len?;
         let mut places = Vec::new();
-        for turn in 0..count / self.requests.max(1) {
+        let turns = count / self.requests.max(1);
+        for turn in 0..turns {
             let mut at = turn * len;
             for (index, op) in self.ops.iter().enumerate() {
                 match op {
                     Op::Literal(bytes) => at += bytes.len(),
                     Op::Fixed(_, width) => {
-                        places.push((at, *width, index));
+                        places.push(Place { turn: turn as u64, at, width: *width, op: index });
                         at += width;
                     }
                     Op::Argument(_) => return None,
                 }
             }
         }
-        Some(Patches { places })
+        Some(Patches { places, turns: turns as u64 })
     }
 
     /// Draws all fixed fields of a rendered pipeline again, in place.
     #[inline]
     pub fn patch(&self, patches: &Patches, buffer: &mut [u8], draw: &mut Draw<'_>) {
-        for &(at, width, index) in &patches.places {
+        let first = self.take_turns(patches.turns);
+        for &Place { turn, at, width, op } in &patches.places {
             if let (Some(Op::Fixed(field, _)), Some(place)) =
-                (self.ops.get(index), buffer.get_mut(at..at + width))
+                (self.ops.get(op), buffer.get_mut(at..at + width))
             {
+                draw.drawn.turn = first.wrapping_add(turn);
                 field.patch(place, draw);
             }
         }
     }
+}
+
+/// A text with every occurrence of a pattern replaced.
+pub fn replace_text(text: &[u8], pattern: &str, by: &str) -> Vec<u8> {
+    let (mut replaced, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((before, after)) = split_once(rest, pattern) {
+        replaced.extend_from_slice(before);
+        replaced.extend_from_slice(by.as_bytes());
+        rest = after;
+    }
+    replaced.extend_from_slice(rest);
+    replaced
+}
+
+/// What stands before and behind the first occurrence of a pattern.
+pub fn split_once<'a>(text: &'a [u8], pattern: &str) -> Option<(&'a [u8], &'a [u8])> {
+    let at = memchr::memmem::find(text, pattern.as_bytes())?;
+    Some((text.get(..at)?, text.get(at + pattern.len()..)?))
 }
 
 fn replace(parts: Vec<Part>, pattern: &[u8], field: &Field) -> Vec<Part> {
@@ -490,44 +579,41 @@ fn replace(parts: Vec<Part>, pattern: &[u8], field: &Field) -> Vec<Part> {
 }
 
 /// Splits at spaces outside braces and quotes. Quotes group only where they open a word, and unlike a shell's
-/// they may hold placeholders; a backslash takes the next character as it is.
-fn split_words(text: &str) -> Result<Vec<String>, String> {
-    let (mut words, mut word, mut open) = (Vec::new(), String::new(), false);
+/// they may hold placeholders; a backslash takes the next byte as it is.
+fn split_words(text: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let (mut words, mut word, mut open) = (Vec::new(), Vec::new(), false);
     let (mut quote, mut depth) = (None, 0u32);
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
+    let mut bytes = text.iter().copied();
+    while let Some(c) = bytes.next() {
         match (quote, c) {
             (Some(q), c) if c == q => quote = None,
-            (_, '\\') => {
-                let next = characters.next().ok_or("the command ends in a backslash")?;
-                if !matches!(next, '"' | '\'' | '\\') {
-                    word.push('\\');
+            (_, b'\\') => {
+                let next = bytes.next().ok_or("the command ends in a backslash")?;
+                if !matches!(next, b'"' | b'\'' | b'\\') {
+                    word.push(b'\\');
                 }
                 word.push(next);
                 open = true;
             }
-            (None, '"' | '\'') if !open => (quote, open) = (Some(c), true),
-            (None, c) if c.is_whitespace() && depth == 0 => {
+            (None, b'"' | b'\'') if !open => (quote, open) = (Some(c), true),
+            (None, c) if c.is_ascii_whitespace() && depth == 0 => {
                 if std::mem::take(&mut open) {
                     words.push(std::mem::take(&mut word));
                 }
             }
             (_, c) => {
-                depth = match c {
-                    '{' => depth + 1,
-                    '}' => depth.saturating_sub(1),
-                    _ => depth,
-                };
+                depth = depth_after(depth, c);
                 open = true;
                 word.push(c);
             }
         }
     }
+    let unclosed = |what: char| format!("a {what} is never closed in '{}'", String::from_utf8_lossy(text));
     if let Some(q) = quote {
-        return Err(format!("a {q} is never closed in '{text}'"));
+        return Err(unclosed(char::from(q)));
     }
     if depth > 0 {
-        return Err(format!("a {{ is never closed in '{text}'"));
+        return Err(unclosed('{'));
     }
     if open {
         words.push(word);
@@ -535,35 +621,46 @@ fn split_words(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
+/// How many braces are open behind a byte.
+fn depth_after(depth: u32, byte: u8) -> u32 {
+    match byte {
+        b'{' => depth.saturating_add(1),
+        b'}' => depth.saturating_sub(1),
+        _ => depth,
+    }
+}
+
 /// The arguments that one word stands for: one, or two for a range placeholder.
-fn parse_argument(word: &str, variables: &[String]) -> Result<Vec<Vec<Part>>, String> {
+fn parse_argument(word: &[u8], variables: &[String]) -> Result<Vec<Vec<Part>>, String> {
     let mut arguments = vec![Vec::new()];
     let mut rest = word;
-    while let Some(open) = rest.find('{') {
+    while let Some(open) = memchr::memchr(b'{', rest) {
         let (before, after) = rest.split_at(open);
-        let Some(close) = after.find('}') else {
-            return Err(format!("a {{ is never closed in '{word}'"));
+        let Some(close) = memchr::memchr(b'}', after) else {
+            return Err(format!("a {{ is never closed in '{}'", String::from_utf8_lossy(word)));
         };
         let inside = after.get(1..close).unwrap_or_default();
         rest = after.get(close + 1..).unwrap_or_default();
         push_literal(&mut arguments, before);
-        let words: Vec<&str> = inside.split_whitespace().collect();
-        match parse_field(&words, variables).map_err(|error| format!("placeholder {{{inside}}}: {error}"))? {
+        // Names and numbers are ASCII: a word with other bytes is none of them, and stays as it is.
+        let shown = String::from_utf8_lossy(inside);
+        let words: Vec<&str> = shown.split_ascii_whitespace().collect();
+        match parse_field(&words, variables).map_err(|error| format!("placeholder {{{shown}}}: {error}"))? {
             Some(Field::Range(size, width, _)) => {
                 push_field(&mut arguments, Field::Range(size, width, false));
                 arguments.push(vec![Part::Field(Field::Range(size, width, true))]);
             }
             Some(field) => push_field(&mut arguments, field),
-            None => push_literal(&mut arguments, &format!("{{{inside}}}")),
+            None => push_literal(&mut arguments, after.get(..=close).unwrap_or_default()),
         }
     }
     push_literal(&mut arguments, rest);
     Ok(arguments)
 }
 
-fn push_literal(arguments: &mut [Vec<Part>], text: &str) {
-    if let Some(last) = arguments.last_mut().filter(|_| !text.is_empty()) {
-        last.push(Part::Literal(text.as_bytes().to_vec()));
+fn push_literal(arguments: &mut [Vec<Part>], bytes: &[u8]) {
+    if let Some(last) = arguments.last_mut().filter(|_| !bytes.is_empty()) {
+        last.push(Part::Literal(bytes.to_vec()));
     }
 }
 

@@ -7,6 +7,7 @@ use crate::template::{Field, MAX_VARIABLES, Template, parse_field};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// A workload file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -125,8 +126,9 @@ impl WorkloadFile {
 }
 
 /// The first word of a template, in capitals.
-pub fn command_name(template: &str) -> String {
-    template.split_whitespace().next().unwrap_or("?").to_ascii_uppercase()
+pub fn command_name(template: impl AsRef<[u8]>) -> String {
+    let text = String::from_utf8_lossy(template.as_ref());
+    text.split_whitespace().next().unwrap_or("?").to_ascii_uppercase()
 }
 
 /// Collects units and gives each command its place.
@@ -147,13 +149,15 @@ impl Builder {
         }
     }
 
-    fn single(&mut self, template: &str, name: Option<&str>, weight: u64) -> Result<(), String> {
-        let compiled = Template::parse(template, &[]).map_err(|e| format!("template '{template}': {e}"))?;
+    fn single(&mut self, template: &[u8], name: Option<&str>, weight: u64) -> Result<(), String> {
+        let shown = String::from_utf8_lossy(template);
+        let compiled = Template::parse(template, &[]).map_err(|e| format!("template '{shown}': {e}"))?;
         let command = self.command(name.unwrap_or(&command_name(template)));
         self.units.push(Unit {
             steps: vec![Step { template: compiled, command }],
             weight,
             variables: Vec::new(),
+            begun: AtomicU64::new(0),
         });
         Ok(())
     }
@@ -180,7 +184,7 @@ impl Builder {
         if steps.is_empty() {
             return Err(format!("session '{}' has no steps", entry.name));
         }
-        self.units.push(Unit { steps, weight: entry.weight, variables });
+        self.units.push(Unit { steps, weight: entry.weight, variables, begun: AtomicU64::new(0) });
         Ok(())
     }
 
@@ -193,12 +197,16 @@ impl Builder {
 }
 
 /// A mix from templates, each with an optional `WEIGHT:` before it.
-pub fn from_templates(templates: &[String]) -> Result<Workload, String> {
+pub fn from_templates<T: AsRef<[u8]>>(templates: &[T]) -> Result<Workload, String> {
     let mut builder = Builder::default();
     for text in templates {
-        let weighted = text.split_once(':').and_then(|(w, t)| Some((w.trim().parse::<u64>().ok()?, t)));
+        let text = text.as_ref();
+        let weighted = memchr::memchr(b':', text).and_then(|at| {
+            let weight = std::str::from_utf8(text.get(..at)?).ok()?.trim().parse::<u64>().ok()?;
+            Some((weight, text.get(at + 1..)?))
+        });
         let (weight, template) = weighted.unwrap_or((1, text));
-        builder.single(template.trim(), None, weight)?;
+        builder.single(template.trim_ascii(), None, weight)?;
     }
     builder.build()
 }
@@ -207,7 +215,7 @@ pub fn from_templates(templates: &[String]) -> Result<Workload, String> {
 pub fn from_file(file: &WorkloadFile) -> Result<Workload, String> {
     let mut builder = Builder::default();
     for entry in &file.command {
-        builder.single(&entry.template, entry.name.as_deref(), entry.weight)?;
+        builder.single(entry.template.as_bytes(), entry.name.as_deref(), entry.weight)?;
     }
     for entry in &file.session {
         builder.session(entry)?;
@@ -273,7 +281,7 @@ mod tests {
 
     #[test]
     fn weights_before_templates() {
-        let mix = from_templates(&["9:GET {key uniform 5}".into(), "SET a:b c".into()]).expect("valid");
+        let mix = from_templates(&["9:GET {key uniform 5}", "SET a:b c"]).expect("valid");
         assert_eq!((mix.units[0].weight, mix.units[1].weight), (9, 1));
     }
 }

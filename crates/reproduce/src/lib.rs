@@ -23,6 +23,7 @@ mod trial;
 use experiment::Experiment;
 use martlet_bench::engine::INTERRUPTED;
 use martlet_bench::report::html;
+use martlet_bench::{errln, outln, output};
 use options::Asked;
 use page::{Page, View};
 use progress::Progress;
@@ -46,22 +47,26 @@ const TRIES: usize = 3;
 /// Runs or resumes; gives the exit code: 0 when every row was measured.
 pub fn main(arguments: &[OsString]) -> i32 {
     martlet_bench::cli::prepare();
-    let arguments: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let asked = match options::parse(&arguments) {
+    output::exit_code(reproduce(arguments))
+}
+
+fn reproduce(arguments: &[OsString]) -> i32 {
+    let parsed = martlet_bench::cli::as_texts(arguments).and_then(|arguments| options::parse(&arguments));
+    let asked = match parsed {
         Ok(Some(asked)) => asked,
         Ok(None) => {
-            println!("{}", options::HELP);
+            outln!("{}", options::HELP);
             return 0;
         }
         Err(error) => {
-            eprintln!("{error}\n\n{}", options::HELP);
+            errln!("{error}\n\n{}", options::HELP);
             return 1;
         }
     };
     match run(&asked) {
         Ok(is_whole) => i32::from(!is_whole),
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         }
     }
@@ -83,7 +88,7 @@ impl Session {
             let (journal, setup, rows) = Journal::open(&path)?;
             asked.check_same(&setup).map_err(|error| format!("{}: {error}", path.display()))?;
             let contenders = options::contenders_of(&setup)?;
-            println!("{}: going on after {} rows", path.display(), rows.measured().count());
+            outln!("{}: going on after {} rows", path.display(), rows.measured().count());
             return Ok(Session { setup, contenders, rows, journal });
         }
         if asked.must_exist {
@@ -282,14 +287,14 @@ fn run(asked: &Asked) -> Result<bool, String> {
     session.write_pages(&asked.output)?;
     drop(progress);
     let directory = asked.output.display();
-    println!("{directory}/{HTML_FILE}\n{directory}/{MARKDOWN_FILE}");
+    outln!("{directory}/{HTML_FILE}\n{directory}/{MARKDOWN_FILE}");
     let (_, missing) = session.planned();
     if INTERRUPTED.load(Ordering::Relaxed) {
-        println!("interrupted with {missing} rows to go: martlet bench reproduce --resume {directory}");
+        outln!("interrupted with {missing} rows to go: martlet bench reproduce --resume {directory}");
     }
     for row in session.rows.failed() {
         let why = row.failed.as_deref().unwrap_or_default();
-        println!("FAILED {} {}, {}: {why}", row.experiment, row.trial, row.server);
+        outln!("FAILED {} {}, {}: {why}", row.experiment, row.trial, row.server);
     }
     Ok(missing == 0)
 }

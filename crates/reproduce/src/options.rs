@@ -169,7 +169,7 @@ pub fn setup(asked: &Asked, contenders: &[Contender]) -> Result<Setup, String> {
         .collect();
     scale.unit = Scale::unit_for(budget, &costs);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let (kernel, cpu, cores) = martlet_bench::report::machine();
+    let (kernel, cpu, cores) = martlet_bench::environment::machine();
     Ok(Setup {
         schema: SCHEMA,
         tool: martlet_bench::report::tool(),
@@ -200,7 +200,7 @@ fn server_setup(contender: &Contender) -> Result<ServerSetup, String> {
             return Err(format!("{name} holds {keys} keys and would be emptied: it must be empty"));
         }
         let info = running.control()?.text(&["INFO"]).map_err(|e| e.to_string())?.unwrap_or_default();
-        version = martlet_bench::report::server_name(&info);
+        version = martlet_bench::environment::server_name(&info);
     }
     Ok(ServerSetup { name, version, kind: kind.into(), how: contender.how() })
 }

@@ -3,6 +3,7 @@
 use crate::claims::number;
 use crate::rows::Row;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use martlet_bench::outln;
 use std::time::Duration;
 
 /// Planned seconds from which on what rows really took corrects the plan.
@@ -76,7 +77,7 @@ impl Progress {
 
     /// Prints a line above the bar.
     fn say(&self, line: &str) {
-        self.bar.suspend(|| println!("{line}"));
+        self.bar.suspend(|| outln!("{line}"));
         self.bar.enable_steady_tick(Duration::from_secs(1));
     }
 }

@@ -210,7 +210,7 @@ impl Load {
         if self.by_socket {
             settings.socket = Some(server.socket().ok_or("the server has no unix socket")?);
         }
-        settings.templates.clone_from(&self.templates);
+        settings.templates = self.templates.iter().map(|text| text.as_bytes().to_vec()).collect();
         (settings.clients, settings.threads) = (self.clients as usize, Some(self.threads));
         (settings.pipeline, settings.requests) = (self.pipeline, self.requests);
         settings.seed = Some(lab.seed);
@@ -290,7 +290,7 @@ fn values(measured: &Measured) -> Values {
     }
     if result.commands.len() > 1 {
         let rate = |count: u64| count as f64 / seconds.max(1e-9);
-        let each = result.commands.iter().map(|c| (format!("rate {}", c.name), rate(c.latencies.count())));
+        let each = result.commands.iter().map(|c| (format!("rate {}", c.name), rate(c.in_time())));
         values.extend(each);
     }
     values

@@ -5,8 +5,9 @@ use super::target;
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
 use crate::plan::{MAX_PIPELINE, Pacing, Plan, Target};
 use crate::template::{self, Template, Words};
+use crate::{errln, interrupt, outln, output};
 use martlet_client::resp::Reply;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -176,6 +177,8 @@ pub struct Session<'a> {
     configs: Vec<Option<ServerConfig>>,
     threads: usize,
     failed: bool,
+    /// Tests of which a warning has been printed.
+    warned: Vec<String>,
 }
 
 fn server_config(target: &Target, node: usize) -> Result<Option<ServerConfig>, String> {
@@ -202,7 +205,7 @@ pub fn main(settings: &Settings) -> i32 {
     match Session::open(settings).and_then(|mut session| session.run().map(|()| session.failed)) {
         Ok(failed) => i32::from(failed),
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         }
     }
@@ -215,41 +218,41 @@ impl<'a> Session<'a> {
         let mut configs = Vec::new();
         if settings.cluster {
             let nodes = target::spread(&mut target)?;
-            println!("Cluster has {} primary nodes:\n", nodes.len());
+            outln!("Cluster has {} primary nodes:\n", nodes.len());
             for (index, node) in nodes.iter().enumerate() {
-                println!("Primary {index}: {} {}", node.id, node.address);
+                outln!("Primary {index}: {} {}", node.id, node.address);
                 configs.push(server_config(&target, index)?);
                 if configs.last().is_some_and(Option::is_none) {
-                    eprintln!("WARNING: Could not fetch node CONFIG {}", node.address);
+                    errln!("WARNING: Could not fetch node CONFIG {}", node.address);
                 }
             }
-            println!();
+            outln!();
             threads = if threads == 0 { nodes.len() } else { threads };
         } else {
             configs.push(server_config(&target, 0)?);
             if configs.last().is_some_and(Option::is_none) {
-                eprintln!("WARNING: Could not fetch server CONFIG");
+                errln!("WARNING: Could not fetch server CONFIG");
             }
         }
-        Ok(Session { settings, target, configs, threads, failed: false })
+        Ok(Session { settings, target, configs, threads, failed: false, warned: Vec::new() })
     }
 
     fn run(&mut self) -> Result<(), String> {
         let settings = self.settings;
         if !settings.keep_alive {
-            eprintln!(
+            errln!(
                 "WARNING: Keepalive disabled. You probably need 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse' for Linux and \
                  'sudo sysctl -w net.inet.tcp.msl=1000' for Mac OS X in order to use a lot of clients/requests"
             );
         }
         if !settings.command.is_empty() && settings.tests.is_some() {
-            eprintln!("WARNING: Option -t is ignored.");
+            errln!("WARNING: Option -t is ignored.");
         }
         if settings.idle {
             return self.idle();
         }
         if settings.csv {
-            println!("{CSV_HEADER}");
+            outln!("{CSV_HEADER}");
         }
         loop {
             if settings.command.is_empty() {
@@ -298,10 +301,7 @@ impl<'a> Session<'a> {
             Some(time) => format!("for {time:?}"),
             None => "forever".into(),
         };
-        println!(
-            "Creating {} idle connections and waiting {until} (Ctrl+C when done)",
-            self.settings.clients
-        );
+        outln!("Creating {} idle connections and waiting {until} (Ctrl+C when done)", self.settings.clients);
         let mut plan = self.plan("idle", Template::raw(b""))?;
         (plan.idle, plan.requests, plan.duration) = (true, 0, self.settings.duration);
         match engine::run(&plan, &mut IdleView) {
@@ -313,14 +313,11 @@ impl<'a> Session<'a> {
 
     fn command(&mut self) -> Result<(), String> {
         let settings = self.settings;
-        let title = settings.command.join(" ");
-        let commands = match settings.sequence {
+        let title = String::from_utf8_lossy(&settings.command.join(&b' ')).into_owned();
+        let mut commands = match settings.sequence {
             true => template::commands(&settings.command)?,
             false => vec![(1, settings.command.clone())],
         };
-        let bytes = |words: Vec<String>| words.into_iter().map(String::into_bytes).collect::<Vec<_>>();
-        let mut commands: Vec<(usize, Vec<Vec<u8>>)> =
-            commands.into_iter().map(|(times, words)| (times, bytes(words))).collect();
         if settings.last_from_stdin
             && let Some((_, arguments)) = commands.last_mut()
         {
@@ -387,7 +384,7 @@ impl<'a> Session<'a> {
             }
         }
         if !settings.csv {
-            println!();
+            outln!();
         }
         Ok(())
     }
@@ -399,15 +396,25 @@ impl<'a> Session<'a> {
         if result.requests() > 0 {
             self.report(title, payload, &result, view.last_bytes);
         }
-        if let Some(reason) = &result.partial {
+        self.warn_once(title, engine::server_warnings(&plan, &result));
+        if let Some(reason) = result.partial.as_ref().filter(|_| !interrupt::output_has_failed()) {
             let asked = match plan.requests {
                 0 => String::new(),
                 asked => format!(" of {asked}"),
             };
-            eprintln!("{reason}\nPARTIAL RESULT: {}{asked} requests were measured.", result.requests());
-            self.failed = true;
+            errln!("{reason}\nPARTIAL RESULT: {}{asked} requests were measured.", result.requests());
         }
+        self.failed |= result.partial.is_some();
         Ok(())
+    }
+
+    /// Prints what limits the meaning of a test's figures, the first time.
+    fn warn_once(&mut self, title: &str, warning: Option<String>) {
+        let Some(warning) = warning.filter(|_| !self.warned.iter().any(|warned| warned == title)) else {
+            return;
+        };
+        errln!("WARNING: {warning}");
+        self.warned.push(title.into());
     }
 
     fn report(&self, title: &str, payload: usize, result: &RunResult, last_bytes: usize) {
@@ -424,8 +431,7 @@ impl<'a> Session<'a> {
                 self.long_report(title, payload, result, &classic, &mut text);
             }
         }
-        print!("{text}");
-        let _ = std::io::stdout().flush();
+        output::write(format_args!("{text}"), true);
     }
 
     fn long_report(
@@ -444,7 +450,7 @@ impl<'a> Session<'a> {
         line(format_args!("====== {title} ======"));
         line(format_args!(
             "  {} requests completed in {:.2} seconds",
-            result.requests(),
+            result.in_time(),
             result.elapsed.as_secs_f64()
         ));
         line(format_args!("  {} parallel clients", settings.clients));
@@ -586,8 +592,7 @@ impl Observer for View<'_> {
             mean(latency, requests),
             mean(now.1, now.0),
         );
-        print!("{:>width$}\r{line}", " ", width = self.last_bytes);
-        let _ = std::io::stdout().flush();
+        output::write(format_args!("{:>width$}\r{line}", " ", width = self.last_bytes), true);
         (self.last, self.last_bytes) = (now, line.len());
     }
 }
@@ -595,8 +600,7 @@ impl Observer for View<'_> {
 struct IdleView;
 impl Observer for IdleView {
     fn tick(&mut self, progress: &Progress, _: Duration, _: &Recorder) {
-        print!("clients: {}\r", progress.connections.load(Ordering::Relaxed));
-        let _ = std::io::stdout().flush();
+        output::write(format_args!("clients: {}\r", progress.connections.load(Ordering::Relaxed)), true);
     }
 }
 

@@ -2,8 +2,11 @@
 //! Parser and help are derived from it.
 
 pub use super::settings::Settings;
+use crate::errln;
 use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS};
 use crate::process::process_cpu;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +23,9 @@ pub enum Parsed {
 enum Take {
     Flag(fn(&mut Settings)),
     Value(&'static str, fn(&mut Settings, &str) -> Result<(), String>),
+    /// What is sent as it is.
+    Bytes(&'static str, fn(&mut Settings, Vec<u8>)),
+    File(&'static str, fn(&mut Settings, PathBuf)),
 }
 
 struct Option_ {
@@ -39,6 +45,24 @@ const fn value(
     doc: &'static str,
 ) -> Option_ {
     Option_ { name, take: Take::Value(metavar, take), doc }
+}
+
+const fn bytes(
+    name: &'static str,
+    metavar: &'static str,
+    take: fn(&mut Settings, Vec<u8>),
+    doc: &'static str,
+) -> Option_ {
+    Option_ { name, take: Take::Bytes(metavar, take), doc }
+}
+
+const fn file(
+    name: &'static str,
+    metavar: &'static str,
+    take: fn(&mut Settings, PathBuf),
+    doc: &'static str,
+) -> Option_ {
+    Option_ { name, take: Take::File(metavar, take), doc }
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
@@ -136,10 +160,6 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-fn path(text: &str) -> Option<PathBuf> {
-    Some(PathBuf::from(text))
-}
-
 static OPTIONS: &[Option_] = &[
     value(
         "-h",
@@ -160,33 +180,14 @@ static OPTIONS: &[Option_] = &[
         },
         "server's port (6379)",
     ),
-    value(
+    file(
         "-s",
         "SOCKET",
-        |s, v| {
-            (s.socket, s.address_given) = (path(v), true);
-            Ok(())
-        },
+        |s, v| (s.socket, s.address_given) = (Some(v), true),
         "server's unix socket, instead of host and port",
     ),
-    value(
-        "-a",
-        "PASSWORD",
-        |s, v| {
-            s.password = Some(v.into());
-            Ok(())
-        },
-        "password to authenticate with",
-    ),
-    value(
-        "--user",
-        "NAME",
-        |s, v| {
-            s.user = Some(v.into());
-            Ok(())
-        },
-        "user to authenticate as; needs -a",
-    ),
+    bytes("-a", "PASSWORD", |s, v| s.password = Some(v), "password to authenticate with"),
+    bytes("--user", "NAME", |s, v| s.user = Some(v), "user to authenticate as; needs -a"),
     value("-u", "URI", super::target::apply_uri, "redis://USER:PASSWORD@HOST:PORT/DB; rediss:// for TLS"),
     value(
         "-c",
@@ -231,7 +232,7 @@ static OPTIONS: &[Option_] = &[
         |s, v| {
             let asked = number::<usize>(v)?;
             if asked > MAX_THREADS {
-                eprintln!("WARNING: Too many threads, limiting threads to {MAX_THREADS}.");
+                errln!("WARNING: Too many threads, limiting threads to {MAX_THREADS}.");
             }
             s.threads = Some(asked.min(MAX_THREADS));
             Ok(())
@@ -324,7 +325,7 @@ static OPTIONS: &[Option_] = &[
     flag(
         "-e",
         |_| {
-            eprintln!(
+            errln!(
                 "WARNING: -e option has no effect. We now immediately exit on error to avoid false results."
             )
         },
@@ -340,43 +341,16 @@ static OPTIONS: &[Option_] = &[
         },
         "TLS: server name to ask for",
     ),
-    value(
-        "--cacert",
-        "FILE",
-        |s, v| {
-            s.tls_options.ca_file = path(v);
-            Ok(())
-        },
-        "TLS: trusted roots",
-    ),
-    value(
+    file("--cacert", "FILE", |s, v| s.tls_options.ca_file = Some(v), "TLS: trusted roots"),
+    file(
         "--cacertdir",
         "DIR",
-        |s, v| {
-            s.tls_options.ca_directory = path(v);
-            Ok(())
-        },
+        |s, v| s.tls_options.ca_directory = Some(v),
         "TLS: directory of trusted roots",
     ),
     flag("--insecure", |s| s.tls_options.insecure = true, "TLS: accept any certificate"),
-    value(
-        "--cert",
-        "FILE",
-        |s, v| {
-            s.tls_options.certificate = path(v);
-            Ok(())
-        },
-        "TLS: client certificate",
-    ),
-    value(
-        "--key",
-        "FILE",
-        |s, v| {
-            s.tls_options.key = path(v);
-            Ok(())
-        },
-        "TLS: client key",
-    ),
+    file("--cert", "FILE", |s, v| s.tls_options.certificate = Some(v), "TLS: client certificate"),
+    file("--key", "FILE", |s, v| s.tls_options.key = Some(v), "TLS: client key"),
     value(
         "--tls-ciphers",
         "LIST",
@@ -395,42 +369,15 @@ static OPTIONS: &[Option_] = &[
         },
         "TLS 1.3 cipher suites",
     ),
-    value(
+    bytes(
         "--command",
         "[WEIGHT:]TEMPLATE",
-        |s, v| {
-            s.templates.push(v.into());
-            Ok(())
-        },
+        |s, v| s.templates.push(v),
         "a request such as 'SET {key zipfian 1000 0.99} {value 64}'; several make a mix",
     ),
-    value(
-        "--load",
-        "TEMPLATE",
-        |s, v| {
-            s.load.push(v.into());
-            Ok(())
-        },
-        "run this before, once over its sequence, unmeasured",
-    ),
-    value(
-        "--workload",
-        "FILE",
-        |s, v| {
-            s.workload = path(v);
-            Ok(())
-        },
-        "TOML file of mixes, sessions and load phases",
-    ),
-    value(
-        "--replay",
-        "FILE",
-        |s, v| {
-            s.replay = path(v);
-            Ok(())
-        },
-        "replay a MONITOR capture",
-    ),
+    bytes("--load", "TEMPLATE", |s, v| s.load.push(v), "run this before, once over its sequence, unmeasured"),
+    file("--workload", "FILE", |s, v| s.workload = Some(v), "TOML file of mixes, sessions and load phases"),
+    file("--replay", "FILE", |s, v| s.replay = Some(v), "replay a MONITOR capture"),
     value(
         "--speed",
         "FACTOR",
@@ -575,42 +522,15 @@ static OPTIONS: &[Option_] = &[
     ),
     flag("--verify", |s| s.verify = true, "check that reads return the last write"),
     flag("--hot-key", |s| s.hot_key = true, "all clients INCR one key -n times in total; the sum is checked"),
-    value(
-        "--json",
-        "FILE",
-        |s, v| {
-            s.json = path(v);
-            Ok(())
-        },
-        "write the result as JSON",
-    ),
-    value(
-        "--csv-file",
-        "FILE",
-        |s, v| {
-            s.csv_file = path(v);
-            Ok(())
-        },
-        "write seconds and commands as CSV",
-    ),
-    value(
+    file("--json", "FILE", |s, v| s.json = Some(v), "write the result as JSON"),
+    file("--csv-file", "FILE", |s, v| s.csv_file = Some(v), "write seconds and commands as CSV"),
+    file(
         "--hgrm",
         "FILE",
-        |s, v| {
-            s.hgrm = path(v);
-            Ok(())
-        },
+        |s, v| s.hgrm = Some(v),
         "write the latency distribution for HdrHistogram's plotter",
     ),
-    value(
-        "--html",
-        "FILE",
-        |s, v| {
-            s.html = path(v);
-            Ok(())
-        },
-        "write one page with plots",
-    ),
+    file("--html", "FILE", |s, v| s.html = Some(v), "write one page with plots"),
     flag("--live", |s| s.live = true, "live view"),
     value(
         "--server-pid",
@@ -628,61 +548,86 @@ static OPTIONS: &[Option_] = &[
 ];
 
 /// Parses the arguments that follow the tool's name, `program`.
-pub fn parse(program: &str, arguments: &[String]) -> Result<Parsed, String> {
+pub fn parse(program: &str, arguments: &[OsString]) -> Result<Parsed, String> {
     let valkey = program == "valkey-benchmark";
     let mut settings = Settings { valkey, sequence: valkey, ..Settings::default() };
-    let mut rest = arguments.iter();
+    let mut rest = arguments.iter().map(|argument| argument.as_bytes());
     while let Some(argument) = rest.next() {
-        match argument.as_str() {
-            "--help" => return Ok(Parsed::Help),
-            "-v" | "--version" => return Ok(Parsed::Version),
-            "--" => {
+        match argument {
+            b"--help" => return Ok(Parsed::Help),
+            b"-v" | b"--version" => return Ok(Parsed::Version),
+            b"--" => {
                 settings.sequence = true;
-                settings.command.extend(rest.cloned());
+                settings.command.extend(rest.map(<[u8]>::to_vec));
                 break;
             }
             _ => {}
         }
-        let (name, attached) = match argument.split_once('=') {
-            Some((name, attached)) if name.starts_with("--") => (name, Some(attached)),
-            _ => (argument.as_str(), None),
+        let (name, attached) =
+            match memchr::memchr(b'=', argument).and_then(|at| argument.split_at_checked(at)) {
+                Some((name, attached)) if name.starts_with(b"--") => (name, attached.get(1..)),
+                _ => (argument, None),
+            };
+        let shown = String::from_utf8_lossy(argument);
+        let invalid = || format!("Invalid option \"{shown}\" or option argument missing");
+        let Some(option) = OPTIONS.iter().find(|option| option.name.as_bytes() == name) else {
+            if argument.starts_with(b"-") {
+                return Err(invalid());
+            }
+            settings.command.push(argument.to_vec());
+            settings.command.extend(rest.map(<[u8]>::to_vec));
+            break;
         };
-        let invalid = || format!("Invalid option \"{argument}\" or option argument missing");
-        match OPTIONS.iter().find(|option| option.name == name) {
-            Some(Option_ { take: Take::Flag(take), .. }) if attached.is_none() => take(&mut settings),
-            Some(Option_ { take: Take::Flag(_), .. }) => return Err(invalid()),
-            Some(Option_ { take: Take::Value(_, take), .. }) => {
-                let text = match attached {
-                    Some(text) => text,
-                    None => rest.next().ok_or_else(invalid)?,
-                };
-                take(&mut settings, text).map_err(|error| format!("{name}: {error}"))?;
+        if let Take::Flag(take) = option.take {
+            if attached.is_some() {
+                return Err(invalid());
             }
-            None if argument.starts_with('-') => return Err(invalid()),
-            None => {
-                settings.command.push(argument.clone());
-                settings.command.extend(rest.cloned());
-                break;
-            }
+            take(&mut settings);
+            continue;
         }
+        let value = attached.or_else(|| rest.next()).ok_or_else(invalid)?;
+        take_value(&mut settings, option, value).map_err(|error| format!("{}: {error}", option.name))?;
     }
     check(&settings)?;
     Ok(Parsed::Run(Box::new(settings)))
 }
 
-/// Refuses options that mean nothing without another one: given alone, they would silently do nothing.
-fn check(s: &Settings) -> Result<(), String> {
+fn take_value(settings: &mut Settings, option: &Option_, value: &[u8]) -> Result<(), String> {
+    match option.take {
+        Take::Flag(take) => take(settings),
+        Take::Bytes(_, take) => take(settings, value.to_vec()),
+        Take::File(_, take) => take(settings, OsStr::from_bytes(value).into()),
+        Take::Value(_, take) => {
+            let text = std::str::from_utf8(value);
+            let text = text.map_err(|_| format!("'{}' is not UTF-8", String::from_utf8_lossy(value)))?;
+            return take(settings, text);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses options behind the command: they would be sent.
+fn check_order(s: &Settings) -> Result<(), String> {
     if let [command, rest @ ..] = s.command.as_slice() {
-        let is_template = command.contains(char::is_whitespace);
-        let is_option =
-            |word: &str| word.starts_with("--") && OPTIONS.iter().any(|option| option.name == word);
+        let is_template = command.iter().any(u8::is_ascii_whitespace);
+        let is_option = |word: &[u8]| {
+            word.starts_with(b"--") && OPTIONS.iter().any(|option| option.name.as_bytes() == word)
+        };
         // Of the classic tool's words all that follow the command are its arguments.
         if let Some(misplaced) = rest.iter().find(|word| is_template || s.is_own() && is_option(word)) {
             return Err(format!(
-                "'{misplaced}' comes after the command '{command}': options belong before it"
+                "'{}' comes after the command '{}': options belong before it",
+                String::from_utf8_lossy(misplaced),
+                String::from_utf8_lossy(command)
             ));
         }
     }
+    Ok(())
+}
+
+/// Refuses options that mean nothing without another one: given alone, they would silently do nothing.
+fn check(s: &Settings) -> Result<(), String> {
+    check_order(s)?;
     let compared = s.vs.is_some() || s.vs_start.is_some();
     let paced = s.rate.is_some() || s.workload.is_some() || !s.slo.is_empty();
     for (given, met, name, needed) in [
@@ -708,7 +653,7 @@ fn check(s: &Settings) -> Result<(), String> {
             "{name} belongs to the classic report: beside our own options there are --rate and {{key sequence N}}"
         ));
     }
-    if s.is_own() && s.sequence && s.command.iter().any(|word| word == ";") {
+    if s.is_own() && s.sequence && s.command.iter().any(|word| word == b";") {
         return Err("';' separates commands in the classic report only: give --command several times".into());
     }
     let paces = [(s.replay.is_some(), "--replay"), (s.verify, "--verify"), (s.hot_key, "--hot-key")];
@@ -762,7 +707,9 @@ pub fn help(program: &str) -> String {
     for option in OPTIONS {
         let left = match option.take {
             Take::Flag(_) => option.name.to_string(),
-            Take::Value(metavar, _) => format!("{} {metavar}", option.name),
+            Take::Value(metavar, _) | Take::Bytes(metavar, _) | Take::File(metavar, _) => {
+                format!("{} {metavar}", option.name)
+            }
         };
         text.push_str(&format!("  {left:<27} {}\n", option.doc));
     }
@@ -776,7 +723,7 @@ mod tests {
 
     #[test]
     fn what_follows_a_template_is_named() {
-        let words = ["GET {key uniform 5}", "--json", "x"].map(String::from);
+        let words = ["GET {key uniform 5}", "--json", "x"].map(OsString::from);
         assert!(parse("bench", &words).err().expect("bad").contains("'--json' comes after the command"));
         let misplaced = settings("--duration 1s PING --json x").expect_err("misplaced");
         assert!(misplaced.contains("'--json' comes after the command 'PING'"), "{misplaced}");
@@ -784,7 +731,7 @@ mod tests {
     }
 
     fn settings(line: &str) -> Result<Settings, String> {
-        let words: Vec<String> = line.split(' ').map(Into::into).collect();
+        let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
         match parse("bench", &words)? {
             Parsed::Run(settings) => Ok(*settings),
             _ => Err("no run".into()),
@@ -801,7 +748,7 @@ mod tests {
         assert_eq!(s.tests, Some(vec!["set".to_string(), "lpush".to_string()]));
         assert!(s.quiet && s.csv && !s.keep_alive && !s.is_own());
         let s = settings("-n 10 script load -q").expect("valid");
-        assert_eq!(s.command, ["script", "load", "-q"]);
+        assert_eq!(s.command, [&b"script"[..], b"load", b"-q"]);
     }
 
     /// Seen of redis-benchmark 7.0.15, which runs with each of these.
@@ -848,6 +795,33 @@ mod tests {
             let error = settings(line).expect_err(line);
             assert!(error.contains(message), "{line}: {error}");
         }
+    }
+
+    /// What is sent, and files' names, are bytes; where text is needed anything else is refused by its name.
+    #[test]
+    fn arguments_are_bytes() {
+        let os = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
+        let parsed = |words: &[&[u8]]| match parse("bench", &words.iter().map(|w| os(w)).collect::<Vec<_>>())
+        {
+            Ok(Parsed::Run(settings)) => Ok(*settings),
+            Ok(_) => Err("no run".into()),
+            Err(error) => Err(error),
+        };
+        let s = parsed(&[b"-a", b"\xfe", b"--user=\xfd", b"--json", b"\xff", b"SET", b"k\xff", b"\xc3"]);
+        let s = s.expect("valid");
+        assert_eq!((s.password, s.user), (Some(vec![0xfe]), Some(vec![0xfd])));
+        assert_eq!(s.json, Some(PathBuf::from(os(b"\xff"))));
+        assert_eq!(s.command, [&b"SET"[..], b"k\xff", b"\xc3"]);
+        let s = parsed(&[b"--load", b"SET \xff x", b"--command=9:GET k\xff"]).expect("valid");
+        assert_eq!((s.load, s.templates), (vec![b"SET \xff x".to_vec()], vec![b"9:GET k\xff".to_vec()]));
+        let s = parsed(&[b"--", b"SET", b"\xff", b"v"]).expect("valid");
+        assert_eq!(s.command, [&b"SET"[..], b"\xff", b"v"]);
+        for name in ["-h", "-p", "-c", "--rate", "-t", "--sni", "--vs", "--slo"] {
+            let error = parsed(&[name.as_bytes(), b"1\xff"]).expect_err(name);
+            assert_eq!(error, format!("{name}: '1\u{fffd}' is not UTF-8"));
+        }
+        let error = parsed(&[b"-\xff"]).expect_err("no option");
+        assert_eq!(error, "Invalid option \"-\u{fffd}\" or option argument missing");
     }
 
     #[test]

@@ -6,7 +6,10 @@ use super::target;
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
 use crate::plan::{MAX_CONNECTIONS, MAX_PIPELINE, Plan};
 use crate::template::Template;
-use std::io::{IsTerminal, Write};
+use crate::{errln, out, outln, output};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -45,15 +48,15 @@ pub struct RespSettings {
     /// Server's port.
     pub port: u16,
     /// User to authenticate as; empty for none.
-    pub username: String,
+    pub username: Vec<u8>,
     /// Password; empty for none.
-    pub password: String,
+    pub password: Vec<u8>,
     /// Route requests over a cluster.
     pub cluster: bool,
     /// Cores to use, one thread on each; empty for all.
     pub cores: Vec<usize>,
     /// The request, in the template language.
-    pub command: String,
+    pub command: Vec<u8>,
     /// Connections; 0 for as many as raise the rate.
     pub connections: usize,
     /// Requests in flight per connection.
@@ -73,8 +76,8 @@ impl Default for RespSettings {
         RespSettings {
             host: "127.0.0.1".into(),
             port: 6379,
-            username: String::new(),
-            password: String::new(),
+            username: Vec::new(),
+            password: Vec::new(),
             cluster: false,
             cores: Vec::new(),
             command: DEFAULT_COMMAND.into(),
@@ -101,43 +104,49 @@ pub struct RespResult {
     pub connections: usize,
 }
 
-fn parse(arguments: &[String]) -> Result<Option<RespSettings>, String> {
+fn parse(arguments: &[OsString]) -> Result<Option<RespSettings>, String> {
     let mut settings = RespSettings::default();
     let mut command = None;
-    let mut rest = arguments.iter();
+    let mut rest = arguments.iter().map(|argument| argument.as_bytes());
     while let Some(argument) = rest.next() {
-        let mut value = || rest.next().ok_or_else(|| format!("argument {argument}: expected one argument"));
+        let shown = String::from_utf8_lossy(argument);
+        let mut value = || rest.next().ok_or_else(|| format!("argument {shown}: expected one argument"));
+        let mut text = || {
+            let bytes = value()?;
+            let wrong = || format!("argument {shown}: '{}' is not UTF-8", String::from_utf8_lossy(bytes));
+            std::str::from_utf8(bytes).map_err(|_| wrong())
+        };
         fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
             text.parse().map_err(|_| format!("argument {name}: invalid int value: '{text}'"))
         }
         let within = |name: &str, text: &str, low, high| {
             between(text, low, high).map_err(|error| format!("argument {name}: {error}"))
         };
-        match argument.as_str() {
-            "-h" => settings.host = value()?.clone(),
-            "-p" => settings.port = number("-p", value()?)?,
-            "-u" => settings.username = value()?.clone(),
-            "-a" => settings.password = value()?.clone(),
-            "-c" => settings.connections = within("-c", value()?, 0, MAX_CONNECTIONS)?,
-            "--cores" => settings.cores = cores(value()?)?,
-            "--cluster" => settings.cluster = true,
-            "-n" => settings.count = number("-n", value()?)?,
-            "-s" => settings.seconds = number("-s", value()?)?,
-            "-P" => settings.pipeline = within("-P", value()?, 1, MAX_PIPELINE)?,
-            "--load" => settings.load = true,
-            "--help" => {
-                print!("{HELP}");
+        match argument {
+            b"-h" => settings.host = text()?.into(),
+            b"-p" => settings.port = number("-p", text()?)?,
+            b"-u" => settings.username = value()?.to_vec(),
+            b"-a" => settings.password = value()?.to_vec(),
+            b"-c" => settings.connections = within("-c", text()?, 0, MAX_CONNECTIONS)?,
+            b"--cores" => settings.cores = cores(text()?)?,
+            b"--cluster" => settings.cluster = true,
+            b"-n" => settings.count = number("-n", text()?)?,
+            b"-s" => settings.seconds = number("-s", text()?)?,
+            b"-P" => settings.pipeline = within("-P", text()?, 1, MAX_PIPELINE)?,
+            b"--load" => settings.load = true,
+            b"--help" => {
+                out!("{HELP}");
                 return Ok(None);
             }
-            "-v" | "--version" => {
-                println!("{}", env!("CARGO_PKG_VERSION"));
+            b"-v" | b"--version" => {
+                outln!("{}", env!("CARGO_PKG_VERSION"));
                 return Ok(None);
             }
-            other if other.starts_with('-') && other.len() > 1 => {
-                return Err(format!("unrecognized arguments: {other}"));
+            other if other.starts_with(b"-") && other.len() > 1 => {
+                return Err(format!("unrecognized arguments: {shown}"));
             }
-            other if command.is_none() => command = Some(other.to_string()),
-            other => return Err(format!("unrecognized arguments: {other}")),
+            other if command.is_none() => command = Some(other.to_vec()),
+            _ => return Err(format!("unrecognized arguments: {shown}")),
         }
     }
     if let Some(command) = command {
@@ -147,24 +156,24 @@ fn parse(arguments: &[String]) -> Result<Option<RespSettings>, String> {
 }
 
 /// Runs the command line; gives the exit code.
-pub fn main(arguments: &[String]) -> i32 {
+pub fn main(arguments: &[OsString]) -> i32 {
     let settings = match parse(arguments) {
         Ok(Some(settings)) => settings,
         Ok(None) => return 0,
         Err(error) => {
-            eprintln!("{HELP}resp-benchmark: error: {error}");
+            errln!("{HELP}resp-benchmark: error: {error}");
             return 2;
         }
     };
     match benchmark(&settings) {
         Ok((_, None)) => 0,
         Ok((result, Some(reason))) => {
-            eprintln!("{reason}");
-            eprintln!("PARTIAL RESULT: measured until then: {:.0} requests/s", result.qps);
+            errln!("{reason}");
+            errln!("PARTIAL RESULT: measured until then: {:.0} requests/s", result.qps);
             1
         }
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             1
         }
     }
@@ -176,7 +185,7 @@ fn plan(settings: &RespSettings, connections: usize) -> Result<Plan, String> {
         target::spread(&mut target)?;
     }
     let template = Template::parse(&settings.command, &[]).map_err(|e| format!("Invalid command: {e}"))?;
-    let name = settings.command.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+    let name = crate::workload::command_name(&settings.command);
     let mut plan = Plan::single(target, &name, template);
     let all_cores = std::thread::available_parallelism().map_or(1, usize::from);
     plan.cores = settings.cores.clone();
@@ -239,6 +248,9 @@ pub fn benchmark(settings: &RespSettings) -> Result<(RespResult, Option<String>)
     view.restart();
     let result = engine::run(&plan, &mut view)?;
     view.final_line(&result);
+    if let Some(warning) = engine::server_warnings(&plan, &result).filter(|_| !settings.quiet) {
+        errln!("WARNING: {warning}");
+    }
     let all = result.all_latencies();
     let summary = RespResult {
         qps: result.rate(),
@@ -317,22 +329,19 @@ impl View {
         }
         let colour = std::io::stdout().is_terminal();
         let key = |name: &str| if colour { format!("\x1b[1;34m{name}\x1b[0m") } else { name.to_string() };
-        let command = match colour {
-            true => format!("\x1b[1;32m{}\x1b[0m", settings.command),
-            false => settings.command.clone(),
-        };
+        let shown = String::from_utf8_lossy(&settings.command);
+        let command = if colour { format!("\x1b[1;32m{shown}\x1b[0m") } else { shown.into_owned() };
         let connections = if connections == 0 { "auto".to_string() } else { connections.to_string() };
-        println!("{}: {command}", key("command"));
-        println!("{}: {connections}", key("connections"));
-        println!("{}: {}", key("count"), settings.count);
-        println!("{}: {}", key("seconds"), settings.seconds);
-        println!("{}: {}", key("pipeline"), settings.pipeline);
+        outln!("{}: {command}", key("command"));
+        outln!("{}: {connections}", key("connections"));
+        outln!("{}: {}", key("count"), settings.count);
+        outln!("{}: {}", key("seconds"), settings.seconds);
+        outln!("{}: {}", key("pipeline"), settings.pipeline);
     }
 
     fn line(&self, text: &str) {
         if !self.quiet {
-            println!("\x1b[F\x1b[2K{text}");
-            let _ = std::io::stdout().flush();
+            output::write(format_args!("\x1b[F\x1b[2K{text}\n"), true);
         }
     }
 
@@ -386,7 +395,7 @@ mod tests {
     use super::*;
 
     fn parsed(words: &[&str]) -> Result<Option<RespSettings>, String> {
-        parse(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>())
+        parse(&words.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
@@ -404,7 +413,7 @@ mod tests {
         let s = s.expect("valid").expect("a run");
         assert_eq!((s.load, s.connections, s.pipeline, s.count), (true, 256, 10, 10_007_000));
         let s = parsed(&["-s", "20", "GET {key uniform 10000000}"]).expect("valid").expect("a run");
-        assert_eq!((s.seconds, s.command.as_str()), (20, "GET {key uniform 10000000}"));
+        assert_eq!((s.seconds, s.command.as_slice()), (20, &b"GET {key uniform 10000000}"[..]));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The settings of a command line, after parsing; the defaults are redis-benchmark's.
+//! The settings of a command line, after parsing; the defaults are redis-benchmark's. What is sent is bytes,
+//! as the command line has it.
 
 use martlet_tls::TlsOptions;
 use std::path::PathBuf;
@@ -16,9 +17,9 @@ pub struct Settings {
     /// `-s`: a unix socket instead of host and port.
     pub socket: Option<PathBuf>,
     /// `-a`.
-    pub password: Option<String>,
+    pub password: Option<Vec<u8>>,
     /// `--user`.
-    pub user: Option<String>,
+    pub user: Option<Vec<u8>>,
     /// `--tls`.
     pub tls: bool,
     /// Certificates and names of TLS.
@@ -74,9 +75,9 @@ pub struct Settings {
     pub sequence: bool,
     // Ours.
     /// `--command`s, with their weights.
-    pub templates: Vec<String>,
+    pub templates: Vec<Vec<u8>>,
     /// `--load`: requests that fill the server first.
-    pub load: Vec<String>,
+    pub load: Vec<Vec<u8>>,
     /// `--workload`: a file.
     pub workload: Option<PathBuf>,
     /// `--replay`: a capture.
@@ -134,7 +135,7 @@ pub struct Settings {
     /// `--server-pid`.
     pub server_pid: Option<u32>,
     /// The command to test, and its arguments.
-    pub command: Vec<String>,
+    pub command: Vec<Vec<u8>>,
 }
 
 impl Default for Settings {

@@ -2,6 +2,7 @@
 
 use super::settings::Settings;
 use crate::control::{Control, plain_error, reply_text};
+use crate::errln;
 use crate::plan::{Node, Target};
 use martlet_client::address::Address;
 use martlet_client::resp;
@@ -14,8 +15,8 @@ pub fn apply_uri(settings: &mut Settings, uri: &str) -> Result<(), String> {
     let uri = Uri::parse(uri)?;
     settings.address_given = true;
     settings.tls |= uri.tls;
-    settings.user = uri.user.or(settings.user.take());
-    settings.password = uri.password.or(settings.password.take());
+    settings.user = uri.user.map(String::into_bytes).or(settings.user.take());
+    settings.password = uri.password.map(String::into_bytes).or(settings.password.take());
     settings.host = uri.host.unwrap_or(std::mem::take(&mut settings.host));
     settings.port = uri.port.unwrap_or(settings.port);
     settings.database = uri.database.unwrap_or(settings.database);
@@ -25,23 +26,23 @@ pub fn apply_uri(settings: &mut Settings, uri: &str) -> Result<(), String> {
 /// The requests that each connection begins with, and their number.
 fn prelude(settings: &Settings) -> (Vec<u8>, u32) {
     let (mut bytes, mut count) = (Vec::new(), 0);
-    let mut add = |arguments: &[&str]| {
+    let mut add = |arguments: &[&[u8]]| {
         resp::encode_request(arguments, &mut bytes);
         count += 1;
     };
     match (&settings.user, &settings.password) {
-        (Some(user), Some(password)) => add(&["AUTH", user, password]),
-        (None, Some(password)) => add(&["AUTH", password]),
+        (Some(user), Some(password)) => add(&[b"AUTH", user, password]),
+        (None, Some(password)) => add(&[b"AUTH", password]),
         _ => {}
     }
     if settings.tracking {
-        add(&["CLIENT", "TRACKING", "on"]);
+        add(&[b"CLIENT", b"TRACKING", b"on"]);
     }
     if settings.database != 0 && !settings.cluster {
-        add(&["SELECT", &settings.database.to_string()]);
+        add(&[b"SELECT", settings.database.to_string().as_bytes()]);
     }
     if settings.resp3 {
-        add(&["HELLO", "3"]);
+        add(&[b"HELLO", b"3"]);
     }
     (bytes, count)
 }
@@ -136,7 +137,7 @@ pub fn primaries(control: &mut Control, asked: &Address) -> Result<Vec<Primary>,
             }
         }
         if slots.is_empty() {
-            eprintln!("WARNING: Primary node {address} has no slots, skipping...");
+            errln!("WARNING: Primary node {address} has no slots, skipping...");
             continue;
         }
         nodes.push(Primary { id: id.to_string(), address, slots });

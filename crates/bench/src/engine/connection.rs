@@ -34,6 +34,8 @@ pub(super) struct Connection {
     pub outstanding: u32,
     /// When the batch was sent; all its requests have this instant in the simple case.
     pub since_ns: u64,
+    /// When its last reply came.
+    pub answered_ns: u64,
     /// Since when it has had room for one more request.
     pub free_ns: u64,
     /// The requests in flight, where they differ.
@@ -65,6 +67,7 @@ impl Connection {
             scanner: ReplyScanner::default(),
             outstanding: 0,
             since_ns: 0,
+            answered_ns: 0,
             free_ns: 0,
             in_flight: VecDeque::new(),
             requests: VecDeque::new(),

@@ -12,8 +12,58 @@ const STARVED: f64 = 0.01;
 const LATE_PERCENT: f64 = 1.0;
 const LATE_MS: f64 = 1.0;
 
+/// Of the requests that were due, more than this share has to be answered in time for a rate to count as
+/// kept.
+const KEPT: f64 = 0.98;
+
+/// What limits the meaning of a run's figures, in sentences.
+pub fn warnings(plan: &Plan, result: &RunResult) -> Option<String> {
+    joined([client_limit(plan, result), server_warnings(plan, result)])
+}
+
+/// The same of what the server did, whatever the client's own part was.
+pub fn server_warnings(plan: &Plan, result: &RunResult) -> Option<String> {
+    joined([rate_not_kept(plan, result), nothing_found(result)])
+}
+
+fn joined(warnings: [Option<String>; 2]) -> Option<String> {
+    warnings.into_iter().flatten().reduce(|all, next| format!("{all}; {next}"))
+}
+
+/// A warning where a server, or the client, could not keep the rate that was asked for.
+fn rate_not_kept(plan: &Plan, result: &RunResult) -> Option<String> {
+    let Pacing::Open { rate, .. } = plan.pacing else { return None };
+    let late = result.late() + result.lost;
+    let due = result.requests() + result.errors() + result.lost;
+    let is_kept = result.rate() >= rate * KEPT || (due - late.min(due)) as f64 >= due as f64 * KEPT;
+    (!is_kept && result.partial.is_none()).then(|| {
+        format!(
+            "the rate was not kept: {:.0} of {rate:.0} requests/s were answered in time, {} of {due} requests after the \
+             end or not at all",
+            result.rate(),
+            late
+        )
+    })
+}
+
+/// A warning where requests of a command found nothing at all: what they cost is not what a hit costs.
+fn nothing_found(result: &RunResult) -> Option<String> {
+    let empty: Vec<String> = result
+        .commands
+        .iter()
+        .filter(|command| command.nulls > 0 && command.nulls == command.latencies.count())
+        .map(|command| format!("{} ({})", command.name, command.nulls))
+        .collect();
+    (!empty.is_empty()).then(|| {
+        format!(
+            "every reply was null, as of keys that do not exist: {}; load the data first",
+            empty.join(", ")
+        )
+    })
+}
+
 /// A warning where the client may have been the limit.
-pub fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
+fn client_limit(plan: &Plan, result: &RunResult) -> Option<String> {
     let most = |share: fn(&ThreadTime) -> f64| result.threads.iter().map(share).fold(0.0, f64::max);
     let (busy, waited, wanted) = (most(|t| t.busy), most(|t| t.waited), most(|t| t.busy + t.waited));
     // Polling fills a core on purpose.

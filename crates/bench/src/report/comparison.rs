@@ -43,7 +43,22 @@ pub struct Comparison {
     pub ratios: BTreeMap<String, Ratio>,
     /// The verdict in words.
     pub verdict: String,
+    /// What was required of it.
+    #[serde(default)]
+    pub requirements: Vec<Requirement>,
 }
+
+/// A condition that a comparison had to meet.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Requirement {
+    /// As `--require` has it.
+    pub condition: String,
+    /// Whether it was met.
+    pub holds: bool,
+}
+
+/// Where there is no verdict: one pair has no interval.
+const NO_VERDICT: &str = "none: fewer than two pairs of runs were finished";
 
 /// One figure of a round.
 pub type Read = fn(&Figures) -> f64;
@@ -59,14 +74,14 @@ pub const RATIOS: [(&str, Read, bool); 5] = [
 
 impl Comparison {
     /// Computes ratios and verdict.
-    pub fn new(a_name: String, b_name: String, pairs: Vec<Pair>, seed: u64) -> Comparison {
+    pub fn new(a_name: String, b_name: String, pairs: Vec<Pair>) -> Comparison {
         let mut ratios = BTreeMap::new();
         for (name, read, less_is_better) in RATIOS {
             let values: Vec<(f64, f64)> = pairs
                 .iter()
                 .map(|p| if less_is_better { (read(&p.b), read(&p.a)) } else { (read(&p.a), read(&p.b)) })
                 .collect();
-            if let Some(r) = ratio(&values, seed) {
+            if let Some(r) = ratio(&values) {
                 ratios.insert(name.to_string(), r);
             }
         }
@@ -84,10 +99,10 @@ impl Comparison {
             };
             let _ = write!(verdict, "{}{text}", if verdict.is_empty() { "" } else { "; " });
         }
-        Comparison { a_name, b_name, pairs, ratios, verdict }
+        Comparison { a_name, b_name, pairs, ratios, verdict, requirements: Vec::new() }
     }
 
-    /// The comparison as a table, its ratios and its verdict.
+    /// The comparison as a table, its ratios, its verdict, and what was required.
     pub fn text(&self) -> String {
         let mut out = format!("A: {}\nB: {}\n\n", self.a_name, self.b_name);
         let _ = writeln!(
@@ -112,7 +127,11 @@ impl Comparison {
         for (name, r) in &self.ratios {
             let _ = writeln!(out, "{name:<18} {:.3} ({:.3} - {:.3})", r.value, r.low, r.high);
         }
-        let _ = writeln!(out, "verdict: {}", self.verdict);
+        let verdict = if self.verdict.is_empty() { NO_VERDICT } else { &self.verdict };
+        let _ = writeln!(out, "verdict: {verdict}");
+        for Requirement { condition, holds } in &self.requirements {
+            let _ = writeln!(out, "require {condition}: {}", if *holds { "holds" } else { "FAILS" });
+        }
         out
     }
 }

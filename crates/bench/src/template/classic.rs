@@ -1,10 +1,9 @@
 //! The language of redis-benchmark and valkey-benchmark: `__rand_int__`, `__rand_1st__` to `__rand_9th__`,
 //! `__data__` and, in cluster mode, `{tag}`; and sequences of commands that leave together.
 
-use super::{Field, Op, Part, RAND_INT, TAG, Template, replace};
+use super::{Field, Op, Part, RAND_INT, TAG, Template, replace, split_once};
 use crate::distribution::Distribution;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// Placeholders that have one value throughout a command line, however often they stand there.
 const SHARED: [&str; 9] = [
@@ -36,12 +35,12 @@ pub struct Words<'a> {
 impl Words<'_> {
     fn numbers(&self, keyspace: u64) -> Distribution {
         match self.sequential {
-            true => Distribution::Sequence(keyspace.max(1), Arc::new(AtomicU64::new(0))),
+            true => Distribution::sequence(keyspace.max(1)),
             false => Distribution::Uniform(keyspace.max(1)),
         }
     }
 
-    /// Each placeholder with its field. Occurrences of one share a counter.
+    /// Each placeholder with its field.
     fn fields(&self) -> Vec<(&'static str, Field)> {
         let mut fields = Vec::new();
         if let Some(size) = self.keyspace {
@@ -76,11 +75,28 @@ impl Template {
                 whole.push(compiled.clone(), &mut drawn);
             }
         }
+        whole.share_sequence();
         whole
     }
 
     fn empty() -> Template {
-        Template { ops: Vec::new(), fixed_len: Some(0), requests: 0 }
+        Template { ops: Vec::new(), fixed_len: Some(0), requests: 0, turns: None }
+    }
+
+    /// Occurrences of `__rand_int__` share one sequence: each takes the next number.
+    fn share_sequence(&mut self) {
+        let mut numbers = Vec::new();
+        for op in &mut self.ops {
+            if let Op::Fixed(Field::RandInt(Distribution::Sequence { step, offset, .. }), _) = op {
+                *offset = numbers.len() as u64;
+                numbers.push(step);
+            }
+        }
+        let count = numbers.len() as u64;
+        numbers.into_iter().for_each(|step| *step = count);
+        if self.ops.iter().any(|op| matches!(op, Op::Fixed(field, _) if field.is_counted())) {
+            self.turns = Some(Arc::default());
+        }
     }
 
     /// Adds another's requests. The first occurrence of a shared number draws it.
@@ -101,11 +117,10 @@ impl Template {
 fn parts(argument: &[u8], fields: &[(&'static str, Field)], data: &[u8]) -> Vec<Part> {
     let mut bytes = Vec::with_capacity(argument.len());
     let mut rest = argument;
-    while let Some(at) = memchr::memmem::find(rest, DATA.as_bytes()) {
-        let (before, after) = rest.split_at(at);
+    while let Some((before, after)) = split_once(rest, DATA) {
         bytes.extend_from_slice(before);
         bytes.extend_from_slice(data);
-        rest = after.get(DATA.len()..).unwrap_or_default();
+        rest = after;
     }
     bytes.extend_from_slice(rest);
     fields
@@ -113,12 +128,16 @@ fn parts(argument: &[u8], fields: &[(&'static str, Field)], data: &[u8]) -> Vec<
         .fold(vec![Part::Literal(bytes)], |parts, (word, field)| replace(parts, word.as_bytes(), field))
 }
 
+/// How often a command is sent, and its arguments.
+pub type Repeated = (usize, Vec<Vec<u8>>);
+
 /// The commands of a line: `;` stands between two, and a number before one says how often it is sent.
-pub fn commands(line: &[String]) -> Result<Vec<(usize, Vec<String>)>, String> {
-    line.split(|word| word == ";")
+pub fn commands(line: &[Vec<u8>]) -> Result<Vec<Repeated>, String> {
+    line.split(|word| word == b";")
         .map(|words| match words {
             [] => Err("a command is missing beside ';'".into()),
-            [times, command @ ..] if !command.is_empty() && times.bytes().all(|b| b.is_ascii_digit()) => {
+            [times, command @ ..] if !command.is_empty() && times.iter().all(u8::is_ascii_digit) => {
+                let times = String::from_utf8_lossy(times);
                 match times.parse() {
                     Ok(times @ 1..) => Ok((times, command.to_vec())),
                     _ => Err(format!("'{times}' does not say how often a command is sent")),

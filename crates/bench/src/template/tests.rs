@@ -83,8 +83,8 @@ fn classic_arguments_know_only_the_classic_placeholders() {
     assert_eq!(random[0], ["MSET", "key:{abc}:000000000000", "{key uniform 5}", "<xyz>"]);
 }
 
-fn line(text: &str) -> Vec<String> {
-    text.split(' ').map(String::from).collect()
+fn line(text: &str) -> Vec<Vec<u8>> {
+    text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_malformed_sequence_is_named() {
         assert!(commands(&line(text)).expect_err(text).contains("a command is missing"), "{text}");
     }
     assert!(commands(&line("0 get a")).expect_err("none").contains("'0' does not say how often"));
-    assert_eq!(commands(&line("5")).expect("a command"), [(1, vec!["5".to_string()])]);
+    assert_eq!(commands(&line("5")).expect("a command"), [(1, line("5"))]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn sizes_follow_their_law() {
 #[test]
 fn values_differ_whatever_their_size() {
     for size in [16, 5_000, 100_000, 200_000] {
-        let template = Template::parse(&format!("SET k {{value {size}}}"), &[]).expect("valid");
+        let template = Template::parse(format!("SET k {{value {size}}}"), &[]).expect("valid");
         let mut values: Vec<String> =
             render(&template, 400_000 / size).iter().map(|request| request[2].clone()).collect();
         assert!(values.iter().all(|v| v.len() == size && v.bytes().all(|b| b.is_ascii_alphanumeric())));
@@ -184,4 +184,91 @@ fn a_malformed_template_is_named() {
         let error = Template::parse(text, &[]).err().expect(text);
         assert!(error.contains(message), "{text}: {error}");
     }
+}
+
+/// Pairs of numbers that several threads draw from one template at the same time, each in all the ways in
+/// which requests are made: one by one, and patched in a pipeline of seven.
+fn pairs_of_threads(template: &Template, turns: usize) -> Vec<Vec<String>> {
+    const THREADS: usize = 4;
+    let draw_all = |thread: usize| {
+        let (mut random, mut pool) = (Random::seeded(thread as u64), value_pool(5));
+        let (mut drawn, mut out, mut scratch) = (Drawn::default(), Vec::new(), Vec::new());
+        let variables = [0; MAX_VARIABLES];
+        let mut draw = Draw {
+            random: &mut random,
+            pool: &mut pool,
+            variables: &variables,
+            tags: &[],
+            drawn: &mut drawn,
+        };
+        let (mut all, mut left) = (Vec::new(), turns / THREADS);
+        if let Some(patches) = template.patches(7 * template.requests()) {
+            (0..7).for_each(|_| template.append(&mut out, &mut scratch, &mut draw));
+            all.extend(requests(&out));
+            left -= 7;
+            while left >= 7 {
+                template.patch(&patches, &mut out, &mut draw);
+                all.extend(requests(&out));
+                left -= 7;
+            }
+            out.clear();
+        }
+        (0..left).for_each(|_| template.append(&mut out, &mut scratch, &mut draw));
+        all.extend(requests(&out));
+        all
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || draw_all(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("draws")).collect()
+    })
+}
+
+/// 100 and 107 have no common divisor, so that 10,700 requests have each pair once, whichever threads draw
+/// them.
+#[test]
+fn sequences_of_one_request_do_not_race() {
+    for text in [
+        "SADD {key sequence 100} {key sequence 107}",
+        "ZADD {key sequence 100} {rand 70000} {key sequence 107}",
+        "SADD {number sequence 100} x{number sequence 107}",
+        "SADD {key sequence 107} {value 5} {key sequence 100} {key uniform 9}",
+    ] {
+        let template = Template::parse(text, &[]).expect("valid");
+        let mut pairs: Vec<(String, String)> = pairs_of_threads(&template, 10_700)
+            .into_iter()
+            .map(|request| match request.as_slice() {
+                [_, one, other] | [_, one, _, other] => (one.clone(), other.clone()),
+                [_, one, _, other, _] => (one.clone(), other.clone()),
+                _ => panic!("{request:?}"),
+            })
+            .collect();
+        pairs.sort();
+        pairs.dedup();
+        assert_eq!(pairs.len(), 10_700, "{text}");
+    }
+}
+
+/// The same of valkey-benchmark's words: each turn has one number for all of them, and the occurrences of
+/// `__rand_int__` take numbers that follow each other.
+#[test]
+fn sequential_words_of_one_turn_do_not_race() {
+    let words = Words { keyspace: Some(100_000), sequential: true, ..Words::default() };
+    let commands =
+        commands(&line("set __rand_1st__ __rand_2nd__ ; 2 set __rand_int__ __rand_1st__")).expect("valid");
+    let template = Template::sequence(&commands, &words);
+    let requests = pairs_of_threads(&template, 4000);
+    assert_eq!(requests.len(), 12_000);
+    let number = |text: &String| text.parse::<u64>().expect("digits");
+    let mut turns = Vec::new();
+    for turn in requests.chunks(3) {
+        let of_turn = number(&turn[0][1]);
+        let same = [&turn[0][2], &turn[1][2], &turn[2][2]].map(number);
+        assert_eq!(
+            (same, [number(&turn[1][1]), number(&turn[2][1])]),
+            ([of_turn; 3], [2 * of_turn, 2 * of_turn + 1])
+        );
+        turns.push(of_turn);
+    }
+    turns.sort_unstable();
+    assert!(turns.iter().copied().eq(0..4000));
 }

@@ -7,7 +7,7 @@ impl<M: Mux> Worker<'_, M> {
     /// Gives requests to connections; gives the time that the thread may sleep.
     pub(super) fn fill(&mut self) -> Duration {
         let idle = TICK;
-        let timeout = if self.core.plan.idle {
+        let timeout = if self.core.plan.idle || self.closed_loop_is_over() {
             idle
         } else if self.replay.is_some() {
             self.fill_replay()
@@ -64,7 +64,7 @@ impl<M: Mux> Worker<'_, M> {
             return count;
         }
         let before = self.core.shared.issued.fetch_add(count, Ordering::Relaxed);
-        self.exhausted |= before >= requests;
+        self.exhausted |= before.saturating_add(count) >= requests;
         count.min(requests.saturating_sub(before))
     }
 
@@ -128,9 +128,10 @@ impl<M: Mux> Worker<'_, M> {
         });
         let Some(unit) = units.get(unit_index) else { return };
         let Some(step) = unit.steps.get(step_index) else { return };
-        if step_index == 0 {
+        if step_index == 0 && !unit.variables.is_empty() {
+            let number = unit.begun.fetch_add(1, Ordering::Relaxed);
             for (variable, field) in connection.variables.iter_mut().zip(&unit.variables) {
-                *variable = field.draw_number(&mut self.random);
+                *variable = field.draw_number(&mut self.random, number);
             }
         }
         let mut drawn = Drawn::default();
@@ -247,7 +248,7 @@ impl<M: Mux> Worker<'_, M> {
         let mut blocked = false;
         loop {
             let due = schedule.peek();
-            if due > now || self.end_ns.is_some_and(|end| due >= end) || self.exhausted {
+            if due > now || due >= self.core.end_ns || self.exhausted {
                 break;
             }
             let Some(slot) = self.next_connection() else {
@@ -341,6 +342,10 @@ impl<M: Mux> Worker<'_, M> {
         }
         let mut timeout = TICK;
         while let Some((due_ns, client)) = cursor.peek().map(|request| (request.due_ns, request.client)) {
+            if open_loop && due_ns >= self.core.end_ns {
+                timeout = TICK;
+                break;
+            }
             if open_loop && due_ns > now {
                 timeout = Duration::from_nanos((due_ns - now).saturating_sub(self.spin_ns));
                 break;
@@ -357,7 +362,8 @@ impl<M: Mux> Worker<'_, M> {
             }
             cursor.advance();
         }
-        self.exhausted = cursor.peek().is_none() && self.delayed.iter().all(VecDeque::is_empty);
+        let drawn = cursor.peek().is_none_or(|request| open_loop && request.due_ns >= self.core.end_ns);
+        self.exhausted = drawn && self.delayed.iter().all(VecDeque::is_empty);
         self.replay = Some(cursor);
         timeout
     }

@@ -34,10 +34,13 @@ const MOST_PER_SOURCE: usize = 20_000;
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
 /// How often a thread looks at the time of day and publishes its figures.
 const TICK: Duration = Duration::from_millis(100);
-/// How long an open-loop run waits for replies after its end.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long a run waits after its end for the replies to what was sent or due before: as long as it took,
+/// within these bounds.
+const GRACE: std::ops::RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(10);
 /// How long all connections together may take to open.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+/// A run that has brought nothing but errors ends after this part of its measured time.
+const ERRORS_ALONE: Duration = Duration::from_secs(1);
 /// Different error texts that are kept.
 const MAX_ERROR_TEXTS: usize = 32;
 
@@ -56,6 +59,11 @@ impl Tally {
     }
 }
 
+/// How long a run of the plan waits for replies after its end.
+pub(super) fn grace(plan: &Plan) -> Duration {
+    plan.duration.unwrap_or_default().clamp(*GRACE.start(), *GRACE.end())
+}
+
 /// The result of a thread.
 pub(super) struct Outcome {
     pub elapsed: Duration,
@@ -63,6 +71,7 @@ pub(super) struct Outcome {
     pub received_bytes: u64,
     pub disconnects: u64,
     pub lost: u64,
+    pub unanswered: u64,
     pub redirects: u64,
     pub send_lag: Latencies,
     pub error_texts: Vec<(String, u64)>,
@@ -75,8 +84,14 @@ struct Core<'a> {
     shared: &'a Shared,
     connections: Vec<Connection>,
     tallies: Vec<Tally>,
+    /// The figures of replies that came after the end; empty until the first.
+    late: Vec<Tally>,
     start: Instant,
     now_ns: u64,
+    /// When the measured time is over; [`u64::MAX`] without a time.
+    end_ns: u64,
+    /// When the last reply came.
+    last_reply_ns: u64,
     /// Latencies before this instant are warm-up.
     record_from_ns: u64,
     /// Connections that can take a request.
@@ -130,7 +145,9 @@ struct Worker<'a, M> {
     send_lag: Latencies,
     /// Open loop: how long before a request is due the thread polls instead of sleeping.
     spin_ns: u64,
-    end_ns: Option<u64>,
+    /// How long after its end the run waits for replies.
+    grace_ns: u64,
+    /// All requests of the plan are drawn.
     exhausted: bool,
     /// Sends must tell when they are done.
     notify: bool,
@@ -211,6 +228,7 @@ impl Outcome {
             received_bytes: 0,
             disconnects: 0,
             lost: 0,
+            unanswered: 0,
             redirects: 0,
             send_lag: Latencies::new(),
             error_texts: Vec::new(),
@@ -225,25 +243,19 @@ fn is_simple(plan: &Plan) -> bool {
     single && plan.pacing == Pacing::Closed && plan.workload.replay.is_none()
 }
 
-impl<'a, M: Mux> Worker<'a, M> {
-    fn new(
-        plan: &'a Plan,
-        shared: &'a Shared,
-        index: usize,
-        threads: usize,
-        pool: Pool,
-        own: usize,
-    ) -> io::Result<Self> {
-        let units = &plan.workload.units;
+impl<'a> Core<'a> {
+    fn new(plan: &'a Plan, shared: &'a Shared, index: usize, threads: usize, own: usize) -> Self {
         let router = Router::new(plan);
-        let simple = is_simple(plan) && router.is_none();
-        let core = Core {
+        Core {
             plan,
             shared,
             connections: std::iter::repeat_with(Connection::new).take(own).collect(),
             tallies: std::iter::repeat_with(Tally::default).take(plan.workload.commands.len()).collect(),
+            late: Vec::new(),
             start: Instant::now(),
             now_ns: 0,
+            end_ns: plan.duration.map_or(u64::MAX, |d| (plan.warmup + d).as_nanos() as u64),
+            last_reply_ns: 0,
             record_from_ns: 0,
             ready: VecDeque::with_capacity(own),
             reopen: Vec::new(),
@@ -261,13 +273,27 @@ impl<'a, M: Mux> Worker<'a, M> {
             lost: 0,
             error_texts: Vec::new(),
             decrypted: Vec::new(),
-            simple,
+            simple: is_simple(plan) && router.is_none(),
             router,
             failed: false,
             index,
             threads,
-        };
-        let first = units.first().and_then(|unit| unit.steps.first()).filter(|_| simple);
+        }
+    }
+}
+
+impl<'a, M: Mux> Worker<'a, M> {
+    fn new(
+        plan: &'a Plan,
+        shared: &'a Shared,
+        index: usize,
+        threads: usize,
+        pool: Pool,
+        own: usize,
+    ) -> io::Result<Self> {
+        let units = &plan.workload.units;
+        let core = Core::new(plan, shared, index, threads, own);
+        let first = units.first().and_then(|unit| unit.steps.first()).filter(|_| core.simple);
         let patches = first.and_then(|step| step.template.patches(plan.pipeline));
         Ok(Worker {
             mux: M::new(own)?,
@@ -285,7 +311,7 @@ impl<'a, M: Mux> Worker<'a, M> {
             sent_bytes: 0,
             send_lag: Latencies::new(),
             spin_ns: 0,
-            end_ns: plan.duration.map(|d| (plan.warmup + d).as_nanos() as u64),
+            grace_ns: grace(plan).as_nanos() as u64,
             exhausted: false,
             notify: plan.reconnect_every > 0
                 || plan.survive_disconnects
@@ -393,49 +419,80 @@ impl<'a, M: Mux> Worker<'a, M> {
             self.reconnect();
             let timeout = self.fill();
             self.flush();
-            let timeout = timeout.min(Duration::from_nanos(next_tick.saturating_sub(self.core.now_ns)));
+            // That nothing is left to send may have come out just now: no event would end the wait.
+            if self.finished() {
+                break;
+            }
+            let timeout = timeout.min(Duration::from_nanos(self.next_look(next_tick) - self.core.now_ns));
             self.wait(Some(timeout));
         }
         self.publish();
         let core = &mut self.core;
         core.shared.recorder.take(core.index, second, u32::MAX, &mut core.tallies);
+        core.shared.recorder.add_late(&core.late);
+    }
+
+    /// When the thread has to look at the time again, though nothing may have come: at the next tick, at the
+    /// end of the warm-up and of the measured time, or when it stops waiting for replies; never before now.
+    fn next_look(&self, next_tick: u64) -> u64 {
+        let core = &self.core;
+        [core.record_from_ns, core.end_ns, core.end_ns.saturating_add(self.grace_ns)]
+            .into_iter()
+            .filter(|instant| *instant > core.now_ns)
+            .fold(next_tick.max(core.now_ns), u64::min)
     }
 
     /// Whether all work is done, or its time is over.
     fn finished(&mut self) -> bool {
-        let now = self.core.now_ns;
-        let over = self.end_ns.is_some_and(|end| now >= end);
-        let open_loop = self.schedule.is_some() || self.replay.is_some();
-        if over && !open_loop {
-            return true;
+        let (now, end) = (self.core.now_ns, self.core.end_ns);
+        if self.core.outstanding == 0 {
+            if self.closed_loop_is_over() {
+                return true;
+            }
+            let requests = self.core.plan.requests;
+            self.exhausted |= requests > 0 && self.core.shared.issued.load(Ordering::Relaxed) >= requests;
+            let drained = self.schedule.as_ref().is_some_and(|schedule| schedule.peek() >= end);
+            if (self.exhausted || drained)
+                && self.core.router.as_ref().is_none_or(|router| router.waiting() == 0)
+                && !self.core.connections.iter().any(|c| c.session.is_some())
+            {
+                return true;
+            }
         }
-        let waiting = self.core.router.as_ref().is_some_and(Router::has_waiting);
-        let idle = self.core.outstanding == 0
-            && !waiting
-            && !self.core.connections.iter().any(|c| c.session.is_some());
-        let drained = match (&self.schedule, self.end_ns) {
-            (Some(schedule), Some(end)) => schedule.peek() >= end,
-            _ => self.exhausted,
-        };
-        if (self.exhausted || drained) && idle {
-            return true;
-        }
-        // Requests that were due are sent and waited for, within reason, so that a stall at the end counts
-        // too.
-        over && now >= self.end_ns.unwrap_or(0) + GRACE.as_nanos() as u64
+        // Requests that were sent or due are waited for, within reason, so that a stall at the end counts,
+        // too, and a server that has stopped answering does not look like one that is well.
+        now >= end.saturating_add(self.grace_ns)
+    }
+
+    /// Whether the time of a closed loop is over: it sends nothing from then on.
+    fn closed_loop_is_over(&self) -> bool {
+        self.core.plan.pacing == Pacing::Closed && self.core.now_ns >= self.core.end_ns
     }
 
     /// Publishes the figures, closes a second when it is over; gives the current second.
     fn tick(&mut self, second: u32) -> u32 {
         self.publish();
         self.core.check_patience();
-        let measured = self.core.now_ns.saturating_sub(self.core.record_from_ns);
+        // What comes after the end is in no second.
+        let now_ns = self.core.now_ns.min(self.core.end_ns.saturating_sub(1));
+        let measured = now_ns.saturating_sub(self.core.record_from_ns);
+        if Duration::from_nanos(measured) >= ERRORS_ALONE && self.has_errors_alone() {
+            self.core.shared.stop.store(true, Ordering::Relaxed);
+        }
         let current = (measured / 1_000_000_000) as u32;
         if current > second {
             let core = &mut self.core;
             core.shared.recorder.take(core.index, second, current, &mut core.tallies);
         }
         current
+    }
+
+    /// Whether all replies of the run are errors, so that there is nothing to measure. A server that is away
+    /// for a while may begin with some.
+    fn has_errors_alone(&self) -> bool {
+        let progress = &self.core.shared.progress;
+        let nothing_else = progress.requests.load(Ordering::Relaxed) == 0;
+        nothing_else && progress.errors.load(Ordering::Relaxed) > 0 && !self.core.plan.survive_disconnects
     }
 
     fn publish(&mut self) {
@@ -474,26 +531,31 @@ impl<'a, M: Mux> Worker<'a, M> {
         if let Some(reason) = core.unreachable.take().filter(|_| core.open == 0) {
             core.fail(reason);
         }
-        let now = core.start.elapsed();
-        let end = self.end_ns.map_or(now, |end| now.min(Duration::from_nanos(end)));
-        let unsent = match (&self.schedule, self.end_ns) {
-            (Some(schedule), Some(end)) if !core.failed => {
-                let gap = core.threads as f64 * 1e9
-                    / match core.plan.pacing {
-                        Pacing::Open { rate, .. } => rate,
-                        Pacing::Closed => 1.0,
-                    };
-                (end.min(now.as_nanos() as u64).saturating_sub(schedule.peek()) as f64 / gap) as u64
+        let now_ns = core.start.elapsed().as_nanos() as u64;
+        // A number of requests ends with its last reply, whenever the thread has noticed that it was the
+        // last.
+        let whole = self.exhausted && core.outstanding == 0 && !core.failed && core.last_reply_ns > 0;
+        let end_ns = core.end_ns.min(if whole { core.last_reply_ns } else { now_ns });
+        let unsent = match (&self.schedule, core.plan.pacing) {
+            (Some(schedule), Pacing::Open { rate, .. }) if core.end_ns < u64::MAX && !core.failed => {
+                let gap_ns = core.threads as f64 * 1e9 / rate;
+                (core.end_ns.min(now_ns).saturating_sub(schedule.peek()) as f64 / gap_ns).ceil() as u64
             }
+            (None, Pacing::Open { .. }) => self.delayed.iter().map(|queue| queue.len() as u64).sum(),
             _ => 0,
         };
-        let in_flight = if self.schedule.is_some() || core.failed { core.outstanding } else { 0 };
+        let parked = core.router.as_ref().filter(|_| self.schedule.is_some()).map_or(0, Router::waiting);
+        let silent = |c: &&Connection| {
+            now_ns.saturating_sub(c.answered_ns.max(c.since_ns)) >= self.grace_ns && now_ns > core.end_ns
+        };
+        let unanswered = core.connections.iter().filter(silent).map(|c| u64::from(c.outstanding)).sum();
         Outcome {
-            elapsed: end.saturating_sub(core.plan.warmup),
+            elapsed: Duration::from_nanos(end_ns).saturating_sub(core.plan.warmup),
             sent_bytes: self.sent_bytes,
             received_bytes: core.received_bytes,
             disconnects: core.disconnects,
-            lost: core.lost + unsent + in_flight,
+            lost: core.lost + unsent + parked as u64 + core.outstanding,
+            unanswered,
             redirects: core.router.as_ref().map_or(0, |router| router.redirects),
             send_lag: self.send_lag,
             error_texts: std::mem::take(&mut core.error_texts),

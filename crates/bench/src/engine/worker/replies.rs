@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::plain_error;
+use crate::engine::{count_error, with_advice};
 
 /// Counts the replies of one chunk.
 #[derive(Default)]
@@ -77,14 +78,10 @@ impl Core<'_> {
     fn note_errors(&mut self, texts: Vec<Vec<u8>>) {
         for text in texts {
             let text = String::from_utf8_lossy(&text).into_owned();
-            match self.error_texts.iter().position(|(t, _)| *t == text) {
-                Some(at) => self.error_texts[at].1 += 1,
-                None if self.error_texts.len() < MAX_ERROR_TEXTS => self.error_texts.push((text.clone(), 1)),
-                None => {}
-            }
             if self.plan.stop_on_error {
-                self.fail(format!("Error from server: {text}"));
+                self.fail(format!("Error from server: {}", with_advice(&text, self.plan.route)));
             }
+            count_error(&mut self.error_texts, text, 1, MAX_ERROR_TEXTS);
         }
     }
 
@@ -130,11 +127,18 @@ impl Core<'_> {
         }
         connection.outstanding -= total as u32;
         connection.served += total;
+        connection.answered_ns = self.now_ns;
         self.outstanding -= total;
         let recording = self.now_ns >= self.record_from_ns;
+        let is_late = self.now_ns >= self.end_ns;
+        if is_late && self.late.is_empty() {
+            self.late.resize_with(self.tallies.len(), Tally::default);
+        }
+        self.last_reply_ns = self.now_ns;
+        let tallies = if is_late { &mut self.late } else { &mut self.tallies };
         if self.simple {
             let latency = self.now_ns.saturating_sub(connection.since_ns);
-            if let Some(tally) = self.tallies.first_mut().filter(|_| recording) {
+            if let Some(tally) = tallies.first_mut().filter(|_| recording) {
                 let answered = chunk.values + chunk.nulls;
                 if answered > 0 {
                     tally.latencies.record(latency, answered);
@@ -159,8 +163,7 @@ impl Core<'_> {
                     }
                 }
                 chunk.texts.extend(text);
-                let Some(tally) = self.tallies.get_mut(usize::from(request.command)).filter(|_| recording)
-                else {
+                let Some(tally) = tallies.get_mut(usize::from(request.command)).filter(|_| recording) else {
                     continue;
                 };
                 if kind == ReplyKind::Error {

@@ -50,9 +50,9 @@ impl Router {
         Some(Router { owners, parked, waiting: 0, redirects: 0 })
     }
 
-    /// Whether requests wait that have been drawn.
-    pub fn has_waiting(&self) -> bool {
-        self.waiting > 0
+    /// Requests that have been drawn and wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Whether no more may be drawn before others have left.
@@ -232,7 +232,7 @@ impl<M: Mux> Worker<'_, M> {
         loop {
             let due = schedule.peek();
             let full = self.core.router.as_ref().is_none_or(Router::is_full);
-            let over = due > now || self.end_ns.is_some_and(|end| due >= end);
+            let over = due > now || due >= self.core.end_ns;
             if full || over || self.exhausted || self.take_quota(1) == 0 {
                 break;
             }
