@@ -5,8 +5,11 @@ Usage: python same_class.py PORT, with both wheels installed and a server on POR
 
 import dataclasses
 import inspect
+import signal
 import socket
+import subprocess
 import sys
+import time
 
 import martlet_bench
 import resp_benchmark
@@ -61,4 +64,43 @@ for command, expected in [("GET {key foo 5}", "unknown distribution 'foo'"), ("I
         check(False, f"{command} raises nothing")
     except RuntimeError as error:
         check(expected in str(error), f"{command}: {error}")
+# Ctrl-C ends a run, and a wait for a server that accepts connections and answers nothing.
+silent = socket.create_server(("127.0.0.1", 0), backlog=16)
+silent.settimeout(10)
+
+
+def await_load() -> None:
+    ask("FLUSHALL")
+    limit = time.monotonic() + 10
+    while ask("DBSIZE") == b":0\r\n" and time.monotonic() < limit:
+        pass
+
+
+for port, call, began in [
+    (PORT, "bench('SET {key uniform 9} x', seconds=60, connections=2, quiet=True)", await_load),
+    (PORT, "load_data('SET {key sequence 1000} x', count=10**12, quiet=True)", await_load),
+    (silent.getsockname()[1], "flushall()", silent.accept),
+    (silent.getsockname()[1], "bench('GET x', seconds=60, quiet=True)", silent.accept),
+]:
+    # The second call shows that the first interrupt does not end later runs.
+    code = f'''
+import martlet_bench
+benchmark = martlet_bench.Benchmark(port={port})
+try:
+    benchmark.{call}
+except KeyboardInterrupt:
+    result = martlet_bench.Benchmark(port={PORT}).bench("PING", count=10, connections=1, quiet=True)
+    print("interrupted", result.qps > 0)
+'''
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    connection = began()
+    run.send_signal(signal.SIGINT)
+    try:
+        output = run.communicate(timeout=5)[0]
+    except subprocess.TimeoutExpired:
+        run.kill()
+        sys.exit(f"FAILED: {call} does not end by Ctrl-C")
+    if connection:
+        connection[0].close()
+    check(output == "interrupted True\n", f"{call}: {output}")
 print("the class is resp-benchmark's")

@@ -1,7 +1,8 @@
 //! `./x bench-report`: the load tester's HTML report in headless Chromium, offline. Reports are made against
-//! a server of our own (a mix of commands, a sweep, a comparison, a search, a merged one) and opened; a page
-//! passes when its script has run to its end, the console has seen nothing, and every plot holds a line for
-//! each of its series, with the points of the JSON beside it.
+//! a server of our own (a mix of commands, a sweep, a comparison, a search, checks, a merged one) and opened,
+//! at a phone's width too; a page passes when its script has run to its end, it is no wider than its window,
+//! the console has seen nothing, and every plot holds a line for each of its series, with the points of the
+//! JSON beside it.
 
 use crate::browser::{self, Options, Page, text};
 use martlet_testkit::server::Server;
@@ -46,9 +47,19 @@ const REPORTS: &[Report] = &[
     ),
     (
         "comparison",
-        &["--duration", "500ms", "--rounds", "3", "GET {key uniform 1000}"],
+        &[
+            "--duration",
+            "500ms",
+            "--rounds",
+            "3",
+            "--require",
+            "throughput_ratio>0.0001",
+            "GET {key uniform 1000}",
+        ],
         &["Latency distribution", " against B ("],
     ),
+    ("verification", &["--verify", "-c", "5", "--duration", "300ms"], &["Latency distribution"]),
+    ("hot-key", &["--hot-key", "-c", "5", "-n", "2000"], &["Latency distribution"]),
     (
         "search",
         &["--duration", "100ms", "--slo", "p99<1h", "GET {key uniform 1000}"],
@@ -210,17 +221,20 @@ fn look(
     }
     let page = directory.join(format!("{name}.html"));
     let address = format!("file://{}", std::fs::canonicalize(&page)?.display());
-    let screenshot = options.keep.is_some().then(|| page.with_extension("png"));
-    let dom = browser::open(&Page {
-        browser,
-        address: &address,
-        profile: &page.with_extension("profile"),
-        screenshot: screenshot.as_deref(),
-        arguments: &["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1160,2600"],
-    })?;
     let report: Value = serde_json::from_slice(&std::fs::read(directory.join(format!("{name}.json")))?)?;
-    let plots = check(&dom, titles, &report).map_err(|error| format!("{name}: {error}"))?;
-    println!("ok      {name}: {plots} plots drawn, nothing on the console");
+    // The browser's window is never narrower than 500.
+    for (form, size) in [("wide", "--window-size=1160,2600"), ("phone", "--window-size=500,4600")] {
+        let screenshot = options.keep.is_some().then(|| page.with_extension(format!("{form}.png")));
+        let dom = browser::open(&Page {
+            browser,
+            address: &address,
+            profile: &page.with_extension(format!("{form}.profile")),
+            screenshot: screenshot.as_deref(),
+            arguments: &["--host-resolver-rules=MAP * ~NOTFOUND", size],
+        })?;
+        let plots = check(&dom, titles, &report).map_err(|error| format!("{name}, {form}: {error}"))?;
+        println!("ok      {name}, {form}: {plots} plots drawn, nothing on the console");
+    }
     Ok(())
 }
 
@@ -228,6 +242,14 @@ fn look(
 fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
     if !dom.contains("data-ready=\"yes\"") {
         return Err("the page's script did not come to its end".into());
+    }
+    if attribute(dom, "data-overflow") != Some("0") {
+        return Err("the page is wider than its window".into());
+    }
+    if let Some(verdict) = report["check"]["verdict"].as_str()
+        && !dom.contains(&format!(">{verdict}<"))
+    {
+        return Err(format!("the page does not say '{verdict}'"));
     }
     let is_sweep = report["sweep"].as_array().is_some_and(|points| !points.is_empty());
     let comparison = &report["comparison"];
@@ -274,7 +296,14 @@ fn check(dom: &str, titles: &[&str], report: &Value) -> Result<usize, String> {
 fn check_opening(dom: &str, comparison: &Value) -> Result<(), String> {
     let opening = dom.split("<h2 id=\"whose\">").next().unwrap_or_default();
     let name = |server: &str| comparison[server].as_str().unwrap_or_default().to_string();
-    for expected in [name("verdict"), format!("A: {}", name("a_name")), format!("B: {}", name("b_name"))] {
+    let requirements = comparison["requirements"].as_array().map_or(&[][..], Vec::as_slice);
+    let required = requirements.iter().map(|required| {
+        let holds = if required["holds"] == true { "holds" } else { "FAILS" };
+        format!("--require {}: {holds}", required["condition"].as_str().unwrap_or_default())
+    });
+    let servers = [name("verdict"), format!("A: {}", name("a_name")), format!("B: {}", name("b_name"))];
+    for expected in servers.into_iter().chain(required) {
+        let expected = expected.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         if !opening.contains(&format!(">{expected}<")) {
             return Err(format!("the page does not open with '{expected}'"));
         }
@@ -369,7 +398,7 @@ mod tests {
     fn pages_are_read_and_faults_named() {
         let page = |points: &str| {
             format!(
-                "<body data-ready=\"yes\"><td>GET</td><svg role=\"img\" aria-label=\"Throughput over time\"><polyline fill=\"none\" points=\"{points}\"></polyline></svg>"
+                "<body data-overflow=\"0\" data-ready=\"yes\"><td>GET</td><svg role=\"img\" aria-label=\"Throughput over time\"><polyline fill=\"none\" points=\"{points}\"></polyline></svg>"
             )
         };
         let report = serde_json::json!({ "seconds": [{ "second": 0 }, { "second": 1 }], "commands": [{ "name": "GET" }] });
@@ -381,14 +410,25 @@ mod tests {
             (page("1.0,NaN 2.0,3.0"), "outside"),
             (page(""), "without points"),
             (page("1.0,2.0 3.0,4.0").replace("GET", "SET"), "lacks GET"),
+            (page("1.0,2.0 3.0,4.0").replace("\"0\"", "\"310\""), "wider than its window"),
             (page("1,2 3,4").replace("Throughput", "Through"), "no plot"),
         ] {
             let error = check(&dom, titles, &report).expect_err(fault);
             assert!(error.contains(fault), "{error}");
         }
-        let both = "<div>A is better</div><th>A: one</th><th>B: two</th>";
+        let mut checked = report.clone();
+        checked["check"] = serde_json::json!({ "verdict": "7 writes: 0 wrong" });
+        let silent = page("1.0,2.0 3.0,4.0");
+        let error = check(&silent, titles, &checked).expect_err("no verdict");
+        assert!(error.contains("does not say '7 writes: 0 wrong'"), "{error}");
+        assert_eq!(check(&(silent + "<div>7 writes: 0 wrong</div>"), titles, &checked), Ok(1));
+        let both =
+            "<div>A is better</div><div>--require p99_ratio&gt;9: FAILS</div><th>A: one</th><th>B: two</th>";
         let said = |opening: &str| format!("{opening}<h2 id=\"whose\">{}", page("1.0,2.0 3.0,4.0"));
-        let comparison = serde_json::json!({ "verdict": "A is better", "a_name": "one", "b_name": "two" });
+        let comparison = serde_json::json!({
+            "verdict": "A is better", "a_name": "one", "b_name": "two",
+            "requirements": [{ "condition": "p99_ratio>9", "holds": false }]
+        });
         for (name, runs) in [("sweep", serde_json::json!([{}])), ("comparison", comparison)] {
             let mut report = report.clone();
             report[name] = runs;
@@ -398,6 +438,9 @@ mod tests {
             if name == "comparison" {
                 let error = check(&(said("") + both), titles, &report).expect_err("A alone");
                 assert!(error.contains("does not open with 'A is better'"), "{error}");
+                let lacking = said(&both.replace("FAILS", "holds"));
+                let error = check(&lacking, titles, &report).expect_err("a failed condition");
+                assert!(error.contains("does not open with '--require p99_ratio&gt;9: FAILS'"), "{error}");
             }
         }
     }

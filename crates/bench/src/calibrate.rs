@@ -8,6 +8,7 @@ use crate::{errln, outln};
 use martlet_base::sync::lock;
 
 use crate::engine::{self, RunResult, Silent};
+use crate::interrupt::interruption;
 use crate::latency::Latencies;
 use crate::null::{self, Behaviour, Log, Served};
 use crate::plan::{Node, Pacing, Plan, Target};
@@ -195,6 +196,9 @@ impl Path {
             let (mut reply, began) = ([0; 5], Instant::now());
             for number in 0..requests {
                 let Some(stream) = streams.get_mut(number as usize % connections) else { break };
+                if interruption().is_some() {
+                    break;
+                }
                 if let Some(rate) = rate {
                     null::pause_until(began + Duration::from_secs_f64(number as f64 / rate));
                 }

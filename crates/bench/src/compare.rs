@@ -84,7 +84,11 @@ fn second(job: &Job) -> Result<(Target, Option<OwnServer>, String), String> {
             let (host, port) = text.rsplit_once(':').unwrap_or((text, "6379"));
             let port = port.parse().map_err(|_| format!("--vs: '{text}' is not HOST:PORT"))?;
             let host = if host.is_empty() { "127.0.0.1" } else { host };
-            (Address::resolve(host, port).map_err(|e| format!("--vs: {text}: {e}"))?, None, text.clone())
+            (
+                crate::control::resolve(host, port).map_err(|e| format!("--vs: {text}: {e}"))?,
+                None,
+                text.clone(),
+            )
         }
         (None, Some(line)) => {
             let mut words = line.split_whitespace().map(String::from);

@@ -12,26 +12,31 @@ use std::time::{Duration, Instant};
 
 /// How long the server may take to accept a connection, and to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the resolver may take to find a name; it gives up by itself.
+const RESOLVER_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it may take after Ctrl-C: a report's last question still has its answer if the server is well.
 const TIMEOUT_INTERRUPTED: Duration = Duration::from_millis(300);
 /// How often a wait looks for Ctrl-C: the signal may have gone to another thread.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// How long a wait has lasted.
-struct Patience(Instant);
+struct Patience {
+    since: Instant,
+    limit: Duration,
+}
 
 impl Patience {
-    fn new() -> Patience {
-        Patience(Instant::now())
+    fn new(limit: Duration) -> Patience {
+        Patience { since: Instant::now(), limit }
     }
 
     /// An error once the wait is over.
     fn check(&self) -> io::Result<()> {
-        let waited = self.0.elapsed();
+        let waited = self.since.elapsed();
         if let Some(reason) = interruption().filter(|_| waited > TIMEOUT_INTERRUPTED) {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, reason));
         }
-        if waited > TIMEOUT { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+        if waited > self.limit { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
     /// Repeats a call that has waited for a slice of time, or that a signal has interrupted, for example the
@@ -53,12 +58,26 @@ impl Patience {
     }
 }
 
-/// Opens a stream. The kernel's wait for a server that does not answer cannot be cut short: a thread has it,
-/// and is left behind when there is Ctrl-C.
+/// Does what waits in a library or the kernel and cannot be cut short there: a thread has it, and is left
+/// behind when there is Ctrl-C.
+pub fn interruptible<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (done, outcome) = std::sync::mpsc::channel();
+    std::thread::Builder::new().name("waiting".into()).spawn(move || done.send(work()))?;
+    Patience::new(limit).repeat(|| match outcome.recv_timeout(SLICE) {
+        // An error of the work itself ends the wait, whichever it is.
+        Ok(result) => Ok(result),
+        Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(RecvTimeoutError::Disconnected) => Err(io::ErrorKind::ConnectionAborted.into()),
+    })?
+}
+
+/// Opens a stream.
 fn open(address: &Address, tls: Option<&TlsSettings>) -> io::Result<Stream> {
     let (address, tls) = (address.clone(), tls.cloned());
-    let (done, opened) = std::sync::mpsc::channel();
-    let connect = move || -> io::Result<Stream> {
+    interruptible(TIMEOUT, move || {
         let mut stream = loop {
             match Stream::connect(&address, Some(TIMEOUT)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -70,15 +89,13 @@ fn open(address: &Address, tls: Option<&TlsSettings>) -> io::Result<Stream> {
             stream.secure(tls)?;
         }
         Ok(stream)
-    };
-    std::thread::Builder::new().name("connect".into()).spawn(move || done.send(connect()))?;
-    let patience = Patience::new();
-    patience.repeat(|| match opened.recv_timeout(SLICE) {
-        // An error of the connection itself ends the wait, whichever it is.
-        Ok(result) => Ok(result),
-        Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::WouldBlock.into()),
-        Err(RecvTimeoutError::Disconnected) => Err(io::ErrorKind::ConnectionAborted.into()),
-    })?
+    })
+}
+
+/// The address of a name, which a resolver may take its time to find.
+pub fn resolve(host: &str, port: u16) -> io::Result<Address> {
+    let name = host.to_string();
+    interruptible(RESOLVER_TIMEOUT, move || Address::resolve(&name, port))
 }
 
 /// The connection.
@@ -103,14 +120,14 @@ impl Control {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = Patience::new().repeat(|| self.stream.send_some(rest))?;
+            let taken = Patience::new(TIMEOUT).repeat(|| self.stream.send_some(rest))?;
             rest = rest.get(taken..).unwrap_or_default();
         }
-        Patience::new().repeat(|| self.stream.flush())
+        Patience::new(TIMEOUT).repeat(|| self.stream.flush())
     }
 
     fn read_some(&mut self) -> io::Result<()> {
-        match Patience::new().repeat(|| self.stream.read_some(&mut self.received))? {
+        match Patience::new(TIMEOUT).repeat(|| self.stream.read_some(&mut self.received))? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 self.received_bytes += count as u64;

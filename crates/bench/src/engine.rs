@@ -458,9 +458,12 @@ fn judge(mut result: RunResult, plan: &Plan) -> Result<RunResult, String> {
 fn error_replies(result: &RunResult, plan: &Plan) -> Option<String> {
     let (text, _) = result.error_texts.iter().max_by_key(|(_, count)| *count)?;
     let (errors, answered) = (result.errors(), result.requests());
+    let is_cut = answered == 0 && plan.duration.is_some_and(|time| result.elapsed < time);
+    let end = if is_cut { "; further ones would measure nothing" } else { "" };
     let share =
         if answered == 0 { format!("all {errors}") } else { format!("{errors} of {}", answered + errors) };
-    (errors > 0).then(|| format!("{share} replies were errors, such as: {}", with_advice(text, plan.route)))
+    let text = with_advice(text, plan.route);
+    (errors > 0).then(|| format!("{share} replies were errors, such as: {text}{end}"))
 }
 
 /// Whether an error reply points to another node of a cluster. Its text differs for each slot.

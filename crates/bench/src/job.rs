@@ -115,7 +115,7 @@ impl Job {
         let mut settings = original.clone();
         let mut file = WorkloadFile::default();
         if let Some(path) = settings.workload.clone() {
-            let text = String::from_utf8_lossy(&read(&path)?).into_owned();
+            let text = String::from_utf8(read(&path)?).map_err(|e| format!("{}: {e}", path.display()))?;
             file = workload::parse_file(&text).map_err(|e| format!("{}: {e}", path.display()))?;
             apply_file(&mut settings, &file).map_err(|e| format!("{}: {e}", path.display()))?;
         }

@@ -7,6 +7,7 @@
 
 use crate::cli::options::Settings;
 use crate::control::{Control, info_field, reply_text};
+use crate::interrupt::interruption;
 use crate::job::Job;
 use crate::live::Line;
 use crate::plan::Target;
@@ -321,6 +322,7 @@ impl Replica {
             if Instant::now() > limit {
                 return Err(format!("the replica {not} after two minutes"));
             }
+            interruption().map_or(Ok(()), Err)?;
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
@@ -346,7 +348,9 @@ fn recover(
         match found {
             Ok(found) if found == keys => return Ok(began.elapsed().as_secs_f64()),
             Ok(found) => return Err(format!("{server} came back with {found} keys instead of {keys}")),
-            Err(error) if Instant::now() > limit => return Err(format!("{server}: {error}")),
+            Err(error) if Instant::now() > limit || interruption().is_some() => {
+                return Err(format!("{server}: {error}"));
+            }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }

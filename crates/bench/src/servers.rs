@@ -1,6 +1,7 @@
 //! Servers that the load tester starts itself: their processes, directories and ports.
 //! Invariant: the process and the directory end with the value that stands for them.
 
+use crate::interrupt::interruption;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,6 +61,7 @@ pub fn start(program: &std::ffi::OsStr, arguments: &[String], port: u16) -> Resu
         if Instant::now() > limit {
             return Err(format!("{shown} does not listen on port {port}"));
         }
+        interruption().map_or(Ok(()), Err)?;
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(started)
@@ -83,6 +85,7 @@ pub fn await_end(port: u16) -> Result<(), String> {
         if Instant::now() > limit {
             return Err(format!("the server on port {port} does not end"));
         }
+        interruption().map_or(Ok(()), Err)?;
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

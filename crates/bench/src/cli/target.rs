@@ -1,7 +1,7 @@
 //! From settings to a server: URI, address, prelude, TLS, cluster nodes.
 
 use super::settings::Settings;
-use crate::control::{Control, plain_error, reply_text};
+use crate::control::{Control, plain_error, reply_text, resolve as resolve_name};
 use crate::errln;
 use crate::plan::{Node, Target};
 use martlet_client::address::Address;
@@ -51,7 +51,7 @@ fn prelude(settings: &Settings) -> (Vec<u8>, u32) {
 pub fn resolve(settings: &Settings) -> Result<Target, String> {
     let address = match &settings.socket {
         Some(path) => Address::Unix(path.clone()),
-        None => Address::resolve(&settings.host, settings.port).map_err(|e| {
+        None => resolve_name(&settings.host, settings.port).map_err(|e| {
             format!("Could not connect to server at {}:{}: {e}", settings.host, settings.port)
         })?,
     };
@@ -125,7 +125,7 @@ pub fn primaries(control: &mut Control, asked: &Address) -> Result<Vec<Primary>,
             Some(("", _)) => asked.clone(),
             Some((host, port)) => {
                 let port = port.parse().map_err(|_| format!("Invalid CLUSTER NODES reply: {endpoint}"))?;
-                Address::resolve(host, port).map_err(|e| format!("{endpoint}: {e}"))?
+                resolve_name(host, port).map_err(|e| format!("{endpoint}: {e}"))?
             }
             None => return Err("Invalid CLUSTER NODES reply: missing addr.".into()),
         };
