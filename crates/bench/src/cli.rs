@@ -37,6 +37,11 @@ fn dispatch(program: &str, arguments: &[OsString]) -> i32 {
                 outln!("{program} {}", env!("CARGO_PKG_VERSION"));
                 0
             }
+            // As redis-benchmark: -h is the host, and alone it asks for the options.
+            Err(error) if arguments == ["-h"] => {
+                outln!("{error}\n\n{}", options::help(program));
+                1
+            }
             Err(error) => {
                 // Not the whole list: it would push the message off the screen.
                 errln!("{error}\n\n{}", options::usage(program));

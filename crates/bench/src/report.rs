@@ -285,31 +285,31 @@ impl Report {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "{} connections, {} thread{}, pipeline {}, {}, {:.2} s against {}",
+            "{} connections, {} thread{}, pipeline {}, {:.2} s against {}\n{}",
             self.connections,
             self.threads,
             if self.threads == 1 { "" } else { "s" },
             self.pipeline,
-            self.pacing(),
             self.elapsed_s,
             self.environment.server,
+            self.pacing(),
         );
         let _ = writeln!(
             out,
-            "\n{:<24} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
+            "\n{:<13} {:>10} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}",
             "command", "requests/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "errors"
         );
         let mut row = |name: &str, rate: f64, l: &Latencies, errors: u64| {
-            let p = |percent| l.percentile_ms(percent);
+            let p = |percent| milliseconds(l.percentile_ms(percent));
             let _ = writeln!(
                 out,
-                "{name:<24} {rate:>11.1} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {errors:>8}",
-                l.mean_ms(),
+                "{name:<13} {rate:>10.1} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {errors:>7}",
+                milliseconds(l.mean_ms()),
                 p(50.0),
                 p(95.0),
                 p(99.0),
                 p(99.9),
-                l.max_ms()
+                milliseconds(l.max_ms())
             );
         };
         for command in &self.commands {
@@ -326,10 +326,7 @@ impl Report {
         }
         if self.late > 0 {
             let late = self.late;
-            let _ = writeln!(
-                out,
-                "late: {late} requests were answered after the end: in the latencies, in no rate"
-            );
+            let _ = writeln!(out, "late: {late} requests, answered after the end: in latencies, in no rate");
         }
         if self.lost > 0 {
             let _ = writeln!(out, "lost: {} requests had no reply when the run ended", self.lost);
@@ -379,24 +376,30 @@ impl Report {
         let Some(cost) = self.cost else {
             let _ = writeln!(
                 out,
-                "\nserver cost: unknown (neither its process nor INFO could be read, or several clients shared it)"
+                "\nserver cost: unknown (neither its process nor INFO could be read,\n\
+                 {:13}or several clients shared it)",
+                ""
             );
             return;
         };
         let _ = writeln!(
             out,
-            "\nper request: server CPU {:.2} us (user {:.2}, system {:.2}; {:.2} cores, from {}), client CPU {:.2} us, \
-             {:.0} bytes sent, {:.0} received, memory {:+.1} bytes; server resident {:.1} MB",
+            "\nper request: server CPU {:.2} us (user {:.2}, system {:.2}),\n\
+             {:13}client CPU {:.2} us, memory {:+.1} bytes,\n\
+             {:13}{:.0} bytes sent, {:.0} received\n\
+             server:      {:.2} cores, resident {:.1} MB (CPU from {})",
             cost.user_us + cost.system_us,
             cost.user_us,
             cost.system_us,
-            cost.cores,
-            if cost.from_process { "its process" } else { "INFO" },
+            "",
             cost.client_us,
+            cost.memory_bytes,
+            "",
             cost.sent_bytes,
             cost.received_bytes,
-            cost.memory_bytes,
+            cost.cores,
             cost.resident_bytes as f64 / 1e6,
+            if cost.from_process { "its process" } else { "INFO" },
         );
     }
 
@@ -617,6 +620,16 @@ fn check_file(path: &std::path::Path) -> std::io::Result<()> {
     }
 }
 
+/// Milliseconds in at most seven places, with as many digits as there is room for.
+fn milliseconds(value: f64) -> String {
+    match value {
+        ..99.9995 => format!("{value:.3}"),
+        ..999.995 => format!("{value:.2}"),
+        ..9999.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
@@ -728,8 +741,8 @@ mod tests {
         assert_eq!((merged.requests, merged.late, merged.rate), (400, 100, 300.0));
         assert_eq!((merged.commands[0].late, merged.all_latencies().count()), (100, 400));
         let text = merged.text();
-        assert!(text.contains("GET                            300.0 "), "{text}");
-        assert!(text.contains("late: 100 requests were answered after the end"), "{text}");
+        assert!(text.contains("GET                300.0 "), "{text}");
+        assert!(text.contains("late: 100 requests, answered after the end"), "{text}");
         assert!(
             merged.brief(false).starts_with("GET: 300.00 requests per second"),
             "{}",
@@ -740,6 +753,36 @@ mod tests {
         old.as_object_mut().expect("fields").remove("late");
         old["commands"][0].as_object_mut().expect("fields").remove("late");
         assert_eq!(serde_json::from_value::<Report>(old).map(|report| report.late).ok(), Some(0));
+    }
+
+    /// Of latencies from microseconds to an hour, beside rates of millions and a cost.
+    #[test]
+    fn the_text_fits_eighty_columns() {
+        let mut report = sample(10);
+        report.environment.server = "martlet 0.1.0".into();
+        (report.connections, report.threads, report.lost, report.late) = (1000, 16, 1_000_000, 5);
+        report.asked_rate = Some(50_000.0);
+        let mut latencies = Latencies::new();
+        (0..36u32).for_each(|n| latencies.record(100 * 2u64.pow(n), 1_000_000));
+        report.commands = ["GET", "cart/2 HSET"]
+            .map(|name| CommandReport {
+                name: name.into(),
+                requests: 3_000_000,
+                errors: 1_234_567,
+                histogram: latencies.pairs(),
+                ..Default::default()
+            })
+            .into();
+        for cost in
+            [None, Some(Cost { user_us: 1234.5, system_us: 1234.5, client_us: 99.9, ..Cost::default() })]
+        {
+            report.cost = cost;
+            let text = report.text();
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert!(text.contains("requests/s") && text.contains(" 1234567\n"), "{text}");
+        }
+        let forms = [0.0005, 99.999, 100.0, 999.99, 1000.0, 9999.9, 3_600_000.0].map(milliseconds);
+        assert_eq!(forms, ["0.001", "99.999", "100.00", "999.99", "1000.0", "9999.9", "3600000"]);
     }
 
     /// What a page says beside the figures of one run, the text says, too.

@@ -107,3 +107,23 @@ fn what_has_to_be_text_is_refused_by_its_name() {
         assert!(said(&output).contains(expected), "{line:?}: {}", said(&output));
     }
 }
+
+/// `-h` is the host, in redis-benchmark as well: alone it brings the message and the options.
+#[test]
+fn the_options_are_listed() {
+    for program in ["redis-benchmark", "valkey-benchmark", "bench"] {
+        let asked = tool(program).arg("--help").output().expect("runs");
+        let options = said(&asked);
+        assert!(asked.status.success() && options.contains("  -n REQUESTS "), "{options}");
+        let tools = "martlet bench resp|report|null|calibrate|persistence|reproduce";
+        assert!(options.contains(tools), "{options}");
+        let output = tool(program).arg("-h").output().expect("runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{program}: {text}");
+        assert!(
+            text.starts_with("Invalid option \"-h\" or option argument missing\n\n"),
+            "{program}: {text}"
+        );
+        assert!(text.contains(options.trim()), "{program}: {text}");
+    }
+}

@@ -702,7 +702,7 @@ pub fn usage(program: &str) -> String {
 pub fn help(program: &str) -> String {
     let program = called(program);
     let mut text = format!(
-        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n       martlet bench resp|report|null|calibrate|persistence …   (each with --help)\n\nOptions:\n"
+        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n       martlet bench resp|report|null|calibrate|persistence|reproduce …   (each with --help)\n\nOptions:\n"
     );
     for option in OPTIONS {
         let left = match option.take {
