@@ -62,7 +62,7 @@ fn texts(arguments: &[OsString], tool: fn(&[String]) -> i32) -> i32 {
     }
 }
 
-/// Arguments as text; an error names one that is none.
+/// Arguments as text; an error names the first argument that is not UTF-8.
 pub fn as_texts(arguments: &[OsString]) -> Result<Vec<String>, String> {
     let text = |argument: &OsString| match argument.to_str() {
         Some(text) => Ok(text.to_string()),

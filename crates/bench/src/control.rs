@@ -58,8 +58,8 @@ impl Patience {
     }
 }
 
-/// Does what waits in a library or the kernel and cannot be cut short there: a thread has it, and is left
-/// behind when there is Ctrl-C.
+/// Runs work whose wait, in a library or the kernel, cannot be cut short. A thread of its own does it, which
+/// Ctrl-C leaves behind.
 pub fn interruptible<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

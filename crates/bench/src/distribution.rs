@@ -1,8 +1,8 @@
 //! How keys are drawn: uniform, in sequence, zipfian, gaussian, latest, hot set. A draw is always below the
 //! distribution's size. Ranks are key numbers: key 0 is the most popular.
 //!
-//! Nothing here counts: what goes on from request to request is made of the request's number, its *turn*, so
-//! that several such placeholders of one request agree, whichever threads draw at the same time.
+//! No distribution counts by itself: sequences are computed from the request's number, its *turn*, so that
+//! several placeholders of one request agree while other threads draw.
 
 use martlet_base::random::Random;
 

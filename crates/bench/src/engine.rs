@@ -250,7 +250,7 @@ impl Recorder {
         self.lock().totals.clone()
     }
 
-    /// Adds what came after the end of the measured time, which is in no second.
+    /// Adds replies that came after the end of the measured time to the totals; no second contains them.
     fn add_late(&self, commands: &[worker::Tally]) {
         let mut inner = self.lock();
         for (total, tally) in inner.totals.iter_mut().zip(commands) {

@@ -1,4 +1,4 @@
-//! What a result was measured on: the machine and the server, as a report names them.
+//! The machine and the server of a measurement, as a report names them.
 
 use crate::control::info_field;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,4 @@
-//! What ends everything that runs: Ctrl-C, and standard output that cannot be written. Whatever waits asks
-//! for it.
+//! The reasons to end all runs: Ctrl-C, and standard output that cannot be written. Every wait checks them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

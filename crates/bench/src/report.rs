@@ -131,7 +131,7 @@ pub struct Check {
     pub found: i64,
     /// The first reply that was not.
     pub first_wrong: Option<String>,
-    /// What it comes to, in words.
+    /// The result in words.
     #[serde(default)]
     pub verdict: String,
 }
@@ -346,7 +346,7 @@ impl Report {
         out
     }
 
-    /// The text form with what the result has beside one run: all that its page has.
+    /// The text form with the comparison, the sweep and the check: everything that the page shows.
     pub fn whole_text(&self) -> String {
         let mut out = String::new();
         if let Some(comparison) = &self.comparison {
@@ -785,7 +785,7 @@ mod tests {
         assert_eq!(forms, ["0.001", "99.999", "100.00", "999.99", "1000.0", "9999.9", "3600000"]);
     }
 
-    /// What a page says beside the figures of one run, the text says, too.
+    /// The text shows the same parts as the page.
     #[test]
     fn a_report_as_text_has_comparison_sweep_and_check() {
         let figures = |rate| comparison::Figures { rate, p99_ms: 1.0, ..Default::default() };

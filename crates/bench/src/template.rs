@@ -549,7 +549,7 @@ pub fn replace_text(text: &[u8], pattern: &str, by: &str) -> Vec<u8> {
     replaced
 }
 
-/// What stands before and behind the first occurrence of a pattern.
+/// The parts before and behind the first occurrence of a pattern.
 pub fn split_once<'a>(text: &'a [u8], pattern: &str) -> Option<(&'a [u8], &'a [u8])> {
     let at = memchr::memmem::find(text, pattern.as_bytes())?;
     Some((text.get(..at)?, text.get(at + pattern.len()..)?))
@@ -642,7 +642,7 @@ fn parse_argument(word: &[u8], variables: &[String]) -> Result<Vec<Vec<Part>>, S
         let inside = after.get(1..close).unwrap_or_default();
         rest = after.get(close + 1..).unwrap_or_default();
         push_literal(&mut arguments, before);
-        // Names and numbers are ASCII: a word with other bytes is none of them, and stays as it is.
+        // Names and numbers are ASCII: a word with other bytes is neither, and stays unchanged.
         let shown = String::from_utf8_lossy(inside);
         let words: Vec<&str> = shown.split_ascii_whitespace().collect();
         match parse_field(&words, variables).map_err(|error| format!("placeholder {{{shown}}}: {error}"))? {

@@ -79,7 +79,7 @@ fn bytes_that_are_not_utf8_are_sent_as_they_are() {
     assert!(kept.lock().expect("no test panics there").iter().any(|request| request == auth));
 }
 
-/// What a shell has taken apart is not taken apart again.
+/// Words that a shell has split are not split again.
 #[test]
 fn spaces_quotes_and_backslashes_of_an_argument_are_its_own() {
     let words: &[&[u8]] = &[b"SET", b"it\"s a 'key'", b"\\x\\\\y \"z"];

@@ -1,5 +1,5 @@
-//! How a run ends, and what its figures say then: replies that come late or never, runs of misses or of
-//! errors alone. The servers are the tests' own, so that the right figures are known.
+//! The end of a run and its figures: late and absent replies, runs of misses or of errors alone. The servers
+//! are the tests' own, so that the right figures are known.
 
 use crate::common::{Answer, Stub, report, said, tool};
 use serde_json::Value;
@@ -18,8 +18,8 @@ fn latencies(report: &Value) -> (u64, f64) {
     (pairs.iter().map(|pair| whole(&pair[1])).sum(), longest / 1e6)
 }
 
-/// A server that takes longer for one request than the run has left: what it delays is answered after the
-/// end. That is in the latencies, and in neither the rate nor the seconds.
+/// A server that takes longer for one request than the run has left: replies that it delays come after the
+/// end. They are in the latencies, and in neither the rate nor the seconds.
 #[test]
 fn replies_that_come_after_the_end_are_in_no_rate() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -204,4 +204,20 @@ fn a_run_of_misses_alone_says_so_once() {
     let stub = Stub::start(|_, number| if number == 7 { "$1\r\nv\r\n".into() } else { "$-1\r\n".into() });
     let (code, text, _) = report(&["-p", &stub.port, "-n", "200", "--command", "GET k"]);
     assert!(code == Some(0) && !text.contains(NULL), "{text}");
+}
+
+/// A server of at most 500 requests/s: in open loop it answers what it is asked, later. A limit of latency
+/// that is hours away does not make a rate of that.
+#[test]
+fn a_search_finds_no_rate_that_the_server_cannot_keep() {
+    let stub = Stub::start(|_, _| Answer::After(Duration::from_millis(2), PONG.into()));
+    let line = ["-c", "1", "--rate", "200", "--slo", "p99<1h", "--duration", "300ms", "PING"];
+    let (_, text, json) = report(&[&["-p", &stub.port], &line[..]].concat());
+    // On a busy machine fewer hold; more than the server answers never do.
+    assert!(text.lines().any(|step| step.ends_with("broken")), "{text}");
+    let found =
+        text.split_once("highest rate that holds p99<1h: ").and_then(|(_, rest)| rest.split(' ').next());
+    assert!(found.is_none_or(|rate| rate.parse::<f64>().is_ok_and(|rate| rate <= 511.0)), "{text}");
+    let steps = json["sweep"].as_array().cloned().unwrap_or_default();
+    assert!(steps.iter().all(|step| step["rate"].as_f64().is_some_and(|rate| rate <= 511.0)), "{text}");
 }

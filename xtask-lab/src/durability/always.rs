@@ -75,10 +75,12 @@ fn load(setup: &Setup<'_>, server: &Measured, pipeline: usize, of_row: Reading) 
     if !status.success() {
         return Err("the load tester has failed".into());
     }
-    let (p99_ms, max_ms, writes) = quantile(&std::fs::read_to_string(report.path())?, 100)?;
+    let text = std::fs::read_to_string(report.path())?;
+    let (p99_ms, max_ms, writes) = quantile(&text, 100)?;
+    let rate = serde_json::from_str::<serde_json::Value>(&text)?["rate"].as_f64();
     let reading = Reading {
         size: writes,
-        per_s: Some(writes as f64 / SECONDS as f64),
+        per_s: rate,
         p99_ms: Some(p99_ms),
         max_ms: Some([max_ms; 2]),
         cpu_s: Some(server.cpu_time()?.since(before) as f64 / 1e9),

@@ -23,7 +23,7 @@ pub enum Parsed {
 enum Take {
     Flag(fn(&mut Settings)),
     Value(&'static str, fn(&mut Settings, &str) -> Result<(), String>),
-    /// What is sent as it is.
+    /// Bytes for the server, unchanged.
     Bytes(&'static str, fn(&mut Settings, Vec<u8>)),
     File(&'static str, fn(&mut Settings, PathBuf)),
 }
@@ -797,7 +797,7 @@ mod tests {
         }
     }
 
-    /// What is sent, and files' names, are bytes; where text is needed anything else is refused by its name.
+    /// Arguments for the server and names of files are bytes; options that need text refuse other bytes.
     #[test]
     fn arguments_are_bytes() {
         let os = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();

@@ -1,5 +1,5 @@
-//! The settings of a command line, after parsing; the defaults are redis-benchmark's. What is sent is bytes,
-//! as the command line has it.
+//! The settings of a command line, after parsing; the defaults are redis-benchmark's. Arguments for the
+//! server are bytes, as on the command line.
 
 use martlet_tls::TlsOptions;
 use std::path::PathBuf;

@@ -24,7 +24,7 @@ pub fn warnings(plan: &Plan, result: &RunResult) -> Option<String> {
     joined([client_limit(plan, result), server_warnings(plan, result)])
 }
 
-/// The same of what the server did, whatever the client's own part was.
+/// The warnings about the server, without those about the client.
 pub fn server_warnings(plan: &Plan, result: &RunResult) -> Option<String> {
     joined([rate_not_kept(plan, result), nothing_found(result)])
 }
@@ -57,7 +57,7 @@ fn rate_not_kept(plan: &Plan, result: &RunResult) -> Option<String> {
     })
 }
 
-/// A warning where requests of a command found nothing at all: what they cost is not what a hit costs.
+/// A warning where requests of a command found nothing at all: a miss does not cost as much as a hit.
 fn nothing_found(result: &RunResult) -> Option<String> {
     let empty: Vec<String> = result
         .commands

@@ -43,7 +43,7 @@ pub struct Comparison {
     pub ratios: BTreeMap<String, Ratio>,
     /// The verdict in words.
     pub verdict: String,
-    /// What was required of it.
+    /// The conditions of `--require`.
     #[serde(default)]
     pub requirements: Vec<Requirement>,
 }
@@ -102,7 +102,7 @@ impl Comparison {
         Comparison { a_name, b_name, pairs, ratios, verdict, requirements: Vec::new() }
     }
 
-    /// The comparison as a table, its ratios, its verdict, and what was required.
+    /// The comparison as a table, its ratios, its verdict and its conditions.
     pub fn text(&self) -> String {
         let mut out = format!("A: {}\nB: {}\n\n", self.a_name, self.b_name);
         let _ = writeln!(

@@ -1,5 +1,5 @@
-//! What the suites share: questions to a running server by redis-cli, servers of their own, and runs of the
-//! tool.
+//! Shared by the suites: questions to a running server by redis-cli, servers of the tests' own, and runs of
+//! the tool.
 
 use martlet_client::resp::{Reply, decode};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub fn calls(port: &str, command: &str) -> u64 {
     line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().expect("a number"))
 }
 
-/// What a [`Stub`] does about a request.
+/// A [`Stub`]'s reaction to a request.
 pub enum Answer {
     /// Replies at once.
     Now(Vec<u8>),

@@ -34,8 +34,8 @@ const MOST_PER_SOURCE: usize = 20_000;
 const CONNECTIONS_PER_SOURCE: usize = 10_000;
 /// How often a thread looks at the time of day and publishes its figures.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a run waits after its end for the replies to what was sent or due before: as long as it took,
-/// within these bounds.
+/// How long a run waits after its end for replies to earlier requests: as long as it took, within these
+/// bounds.
 const GRACE: std::ops::RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(10);
 /// How long all connections together may take to open.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -473,7 +473,7 @@ impl<'a, M: Mux> Worker<'a, M> {
     fn tick(&mut self, second: u32) -> u32 {
         self.publish();
         self.core.check_patience();
-        // What comes after the end is in no second.
+        // Replies after the end belong to no second.
         let now_ns = self.core.now_ns.min(self.core.end_ns.saturating_sub(1));
         let measured = now_ns.saturating_sub(self.core.record_from_ns);
         if Duration::from_nanos(measured) >= ERRORS_ALONE && self.has_errors_alone() {
