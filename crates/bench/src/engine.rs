@@ -7,7 +7,7 @@ mod limit;
 mod worker;
 
 pub use crate::interrupt::{INTERRUPTED, interruption};
-pub use limit::{server_warnings, warnings};
+pub use limit::{KEPT, server_warnings, warnings};
 
 use martlet_base::sync::lock;
 
@@ -123,6 +123,16 @@ impl RunResult {
     /// Requests answered within the measured time, over all commands.
     pub fn in_time(&self) -> u64 {
         self.commands.iter().map(CommandResult::in_time).sum()
+    }
+
+    /// Requests that were sent or due: answered, refused or without a reply.
+    pub fn due(&self) -> u64 {
+        self.requests() + self.errors() + self.lost
+    }
+
+    /// The share of them that was answered within the measured time.
+    pub fn in_time_share(&self) -> f64 {
+        self.in_time() as f64 / self.due().max(1) as f64
     }
 
     /// Requests per second that were answered within the measured time.

@@ -1,6 +1,6 @@
 //! Sweeps over a parameter, and the search for the highest rate that holds a target.
 
-use crate::engine::Silent;
+use crate::engine::{KEPT, Silent};
 use crate::job::{Job, Measured};
 use crate::outln;
 use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS, Pacing, Plan};
@@ -15,8 +15,7 @@ const FIRST_RATE: f64 = 1000.0;
 const HIGHEST_RATE: f64 = 5e7;
 /// The search ends when its bounds are this close.
 const CLOSE: f64 = 1.03;
-/// Share of the asked rate that has to be answered in time, and how often a step may miss it for another try.
-const KEPT: f64 = 0.98;
+/// How often a step is tried whose latencies hold while too little was answered in time.
 const TRIES: u32 = 3;
 
 fn point(name: &str, value: f64, measured: &Measured) -> Point {
@@ -169,7 +168,7 @@ fn step(job: &Job, rate: f64, targets: &[Target]) -> Result<(Plan, Measured, boo
         let (result, all) = (&measured.result, measured.result.all_latencies());
         let is_fast = targets.iter().all(|t| all.percentile_ms(t.percentile) < t.limit_ms);
         let is_whole = result.errors() == 0 && result.lost == 0 && result.partial.is_none();
-        let is_kept = result.rate() >= rate * KEPT;
+        let is_kept = result.in_time_share() >= KEPT;
         tries += 1;
         // A pause of the machine at the very end leaves replies late as well, but not each time.
         if is_kept || !is_fast || !is_whole || tries == TRIES {

@@ -12,9 +12,8 @@ const STARVED: f64 = 0.01;
 const LATE_PERCENT: f64 = 1.0;
 const LATE_MS: f64 = 1.0;
 
-/// Of the requests that were due, more than this share has to be answered in time for a rate to count as
-/// kept.
-const KEPT: f64 = 0.98;
+/// Share of the requests that were due, or of the rate, from which on a rate counts as kept.
+pub const KEPT: f64 = 0.98;
 
 /// From this multiple of the least latency on, being behind the schedule is a backlog.
 const BACKLOG: f64 = 5.0;
@@ -35,18 +34,18 @@ fn joined(warnings: [Option<String>; 2]) -> Option<String> {
 
 /// A warning where a server, or the client, could not keep the rate that was asked for.
 fn rate_not_kept(plan: &Plan, result: &RunResult) -> Option<String> {
-    let Pacing::Open { rate, .. } = plan.pacing else { return None };
-    let late = result.late() + result.lost;
-    let due = result.requests() + result.errors() + result.lost;
-    // How far the replies were behind the schedule at its end: with a time, what had no reply yet; with a
-    // number of requests, the time that they took beyond it.
-    let behind_s = match late {
-        0 => result.elapsed.as_secs_f64() - due as f64 / rate,
-        late => late as f64 / rate,
+    let Pacing::Open { rate, poisson } = plan.pacing else { return None };
+    let (late, due) = (result.late() + result.lost, result.due());
+    // How far the replies were behind the schedule at its end: with a time, by the requests without a reply;
+    // with a number of requests, by the time that they took beyond it.
+    let (is_near, behind_s) = match plan.duration {
+        Some(_) => (result.in_time_share() >= KEPT, late as f64 / rate),
+        None => (result.rate() >= rate * KEPT, result.elapsed.as_secs_f64() - due as f64 / rate),
     };
-    // What every reply takes puts all of them behind, and keeps the rate.
+    // The latency of every request puts all replies behind, and keeps the rate; random gaps add up.
     let least_s = result.all_latencies().min_ms() / 1e3;
-    let is_kept = result.rate() >= rate * KEPT || behind_s <= BACKLOG * least_s;
+    let random_s = if poisson { 3.0 * (due as f64).sqrt() / rate } else { 0.0 };
+    let is_kept = is_near || behind_s <= BACKLOG * least_s + random_s;
     (!is_kept && result.partial.is_none()).then(|| {
         format!(
             "the rate was not kept: {:.0} of {rate:.0} requests/s were answered in time, {} of {due} requests after the \
@@ -176,6 +175,8 @@ mod tests {
         assert!(kept(Some(1), 1.0, [995, 5, 0], 1, 1));
         assert!(!kept(Some(1), 1.0, [500, 500, 0], 1, 400));
         assert!(!kept(Some(1), 1.0, [500, 0, 500], 1, 400));
+        // Fewer were due than the mean says, as random gaps have it.
+        assert!(kept(Some(1), 1.0, [900, 1, 0], 1, 1));
         // A server that takes 100 ms for each, and keeps the rate.
         assert!(kept(Some(1), 1.0, [900, 100, 0], 100, 100));
         // With a number of requests: in the time that they have, or in twice that.
