@@ -12,9 +12,9 @@ use martlet_engine::{Engine, Keys};
 use martlet_journal::aof::{CommandReader, Item, Manifest};
 use martlet_journal::encode;
 use martlet_protocol::request::{Args, OwnedArgs};
-use martlet_server::persistence::aof::replay::Replay;
+use martlet_persistence::aof::replay::Replay;
 use martlet_server::registry::Registry;
-use martlet_server::scripting::Libraries;
+use martlet_server::scripting::libraries::Libraries;
 
 /// Longest string: a command may ask for one of that length.
 const STRING_MAX_BYTES: usize = 1 << 20;

@@ -1,4 +1,5 @@
-//! Whether a request may run in the state that the server is in: its memory, its disk, its role, its replicas.
+//! Whether a request may run in the state that the server is in: its memory, its disk, its role, its
+//! replicas.
 //!
 //! Invariant: the question is asked here only. A caller says what the request demands and in which order the
 //! reasons count for it; the reason comes back, in the words that Redis has for the caller.

@@ -1,5 +1,5 @@
-//! State of a thread's pushes to clients: the client whose change runs, changed keys that wait to be broadcast,
-//! a receiver's full mailbox.
+//! State of a thread's pushes to clients: the client whose change runs, changed keys that wait to be
+//! broadcast, a receiver's full mailbox.
 
 use std::collections::BTreeMap;
 
