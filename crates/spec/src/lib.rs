@@ -1,10 +1,12 @@
 //! What a command is: its entry, the notation of its arguments, how its options are read, and the errors
 //! that it answers. Servers and Sentinels build their tables of these entries, access control judges by them.
+//! [`data_type`] lists which commands describe a value of each data type, for tools.
 //!
 //! Nothing here knows keys, values or a handler's type: [`Command`] takes the handler as a parameter.
 
 pub mod about;
 pub mod cursor;
+pub mod data_type;
 pub mod entry;
 pub mod error;
 pub mod events;

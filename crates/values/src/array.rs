@@ -8,6 +8,7 @@
 use martlet_rdb::input::{Input, InputExt};
 use martlet_rdb::{Error, Sink, Writer, read_bytes, read_count, read_plain_length, skip_bytes};
 use martlet_rdb::{write_bytes, write_element, write_length};
+use martlet_spec::data_type::{self, TypeView};
 use martlet_types::array::{Array, ArrayLimits, INDEX_MAX, float_text, inline_float};
 use martlet_types::element::Element;
 
@@ -35,6 +36,7 @@ impl DataType for Array {
     const REQUIREMENTS: &'static [Requirement] =
         &[Requirement { version: VERSION_ARRAYS, in_valkey: false, values: "arrays" }];
     const KEYSIZES: Option<&'static str> = Some("distrib_arrays_items");
+    const VIEW: Option<&'static TypeView> = Some(&data_type::ARRAY);
 
     fn rdb_type(&self, _version: u16) -> u8 {
         ARRAY

@@ -6,6 +6,7 @@
 use martlet_keyspace::{Kind, Object, Value, ValueRef};
 use martlet_rdb::input::Input;
 use martlet_rdb::{Error, Writer};
+use martlet_spec::data_type::TypeView;
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
@@ -81,6 +82,8 @@ pub trait DataType: Object {
     const REQUIREMENTS: &'static [Requirement] = &[];
     /// INFO's field with the number of keys by size.
     const KEYSIZES: Option<&'static str>;
+    /// What tools know of it; `None` for modules' values, whose types have views of their own.
+    const VIEW: Option<&'static TypeView>;
 
     /// The byte of the form that readers of `version` get; of its lowest version if no older one holds the
     /// value.
@@ -116,6 +119,8 @@ pub struct Descriptor {
     pub requirements: &'static [Requirement],
     /// See [`DataType::KEYSIZES`].
     pub keysizes: Option<&'static str>,
+    /// See [`DataType::VIEW`].
+    pub view: Option<&'static TypeView>,
     pub(crate) rdb_type: fn(ValueRef<'_>, u16) -> u8,
     pub(crate) write: fn(ValueRef<'_>, &mut Writer<'_>, u8, bool),
     pub(crate) read_slice: fn(&mut &[u8], Encoded<'_>) -> Result<Value, Error>,
@@ -142,6 +147,7 @@ impl Descriptor {
             rdb_types: T::RDB_TYPES,
             requirements: T::REQUIREMENTS,
             keysizes: T::KEYSIZES,
+            view: T::VIEW,
             rdb_type: |value, version| object::<T>(value).map_or(0, |object| object.rdb_type(version)),
             write: |value, out, byte, compress| {
                 if let Some(object) = object::<T>(value) {

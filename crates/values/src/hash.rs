@@ -15,6 +15,7 @@
 use martlet_rdb::input::{Input, InputExt};
 use martlet_rdb::{Error, Sink, Writer, listpack, read_bytes, read_count, read_plain_length, skip_bytes};
 use martlet_rdb::{write_bytes, write_element, write_length, ziplist};
+use martlet_spec::data_type::{self, TypeView};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hash::{Field, FieldExpiry, Hash, HashLimits, NO_EXPIRY};
 
@@ -50,6 +51,7 @@ impl DataType for Hash {
     const REQUIREMENTS: &'static [Requirement] =
         &[Requirement { version: VERSION_TIMED, in_valkey: true, values: "hashes whose fields expire" }];
     const KEYSIZES: Option<&'static str> = Some("distrib_hashes_items");
+    const VIEW: Option<&'static TypeView> = Some(&data_type::HASH);
 
     fn rdb_type(&self, version: u16) -> u8 {
         match (self.encoding(), self.next_expiry_ms() != NO_EXPIRY) {

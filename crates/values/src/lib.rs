@@ -41,7 +41,7 @@ pub use form::{
     VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
 };
 pub use martlet_rdb::Error;
-pub use module::{ModuleDescriptor, ModuleType, install};
+pub use module::{ModuleDescriptor, ModuleType, built_in_views, install};
 
 /// All descriptors.
 pub static TYPES: [&Descriptor; 8] = [

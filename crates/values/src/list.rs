@@ -10,6 +10,7 @@
 use martlet_rdb::input::Input;
 use martlet_rdb::{Error, Writer, listpack, read_bytes, read_count, read_plain_length, skip_bytes, ziplist};
 use martlet_rdb::{write_bytes, write_element, write_length};
+use martlet_spec::data_type::{self, TypeView};
 use martlet_types::element::Element;
 use martlet_types::list::{List, ListBuilder, ListLimit, Run};
 
@@ -43,6 +44,7 @@ impl DataType for List {
         RdbType { byte: LISTPACKS, since: 10 },
     ];
     const KEYSIZES: Option<&'static str> = Some("distrib_lists_items");
+    const VIEW: Option<&'static TypeView> = Some(&data_type::LIST);
 
     fn rdb_type(&self, version: u16) -> u8 {
         if version >= VERSION_LISTPACKS { LISTPACKS } else { STRINGS }

@@ -10,6 +10,7 @@ use martlet_keyspace::{ModuleObject, ModuleValue};
 use martlet_rdb::input::Input;
 use martlet_rdb::module::{ItemReader, ItemWriter, ModuleId, NAME_CHARACTERS, read_id, skip_items};
 use martlet_rdb::{Error, Writer, read_plain_length};
+use martlet_spec::data_type::TypeView;
 
 use crate::carried::Carried;
 use crate::commands::Commands;
@@ -28,6 +29,8 @@ pub trait ModuleType: ModuleObject + Clone {
     /// Versions of the encoding that are read, from the oldest to the one that is written; a value of another
     /// version is [`Carried`].
     const ENCODING_VERSIONS: std::ops::RangeInclusive<u16>;
+    /// See [`DataType::VIEW`]; without one, tools show such values as they show those of unknown types.
+    const VIEW: Option<&'static TypeView> = None;
 
     /// Writes the value's items in the latest version.
     fn save(&self, items: &mut ItemWriter<'_, '_>);
@@ -48,6 +51,8 @@ pub trait ModuleType: ModuleObject + Clone {
 
 /// A [`ModuleType`] behind pointers to functions.
 pub struct ModuleDescriptor {
+    /// See [`ModuleType::VIEW`].
+    pub view: Option<&'static TypeView>,
     reads: fn(u16) -> bool,
     id: ModuleId,
     is: fn(&ModuleValue) -> bool,
@@ -62,6 +67,7 @@ impl ModuleDescriptor {
     /// The descriptor of `T`.
     pub const fn of<T: ModuleType>() -> ModuleDescriptor {
         ModuleDescriptor {
+            view: T::VIEW,
             reads: |version| T::ENCODING_VERSIONS.contains(&version),
             id: ModuleId::new(T::NAME, *T::ENCODING_VERSIONS.end()),
             is: |value| value.get::<T>().is_some(),
@@ -99,6 +105,12 @@ pub fn install(types: &'static [&'static ModuleDescriptor]) -> bool {
     INSTALLED.set(types).is_ok()
 }
 
+/// The views that tools have of the data types of this server.
+pub fn built_in_views() -> impl Iterator<Item = &'static TypeView> {
+    let of_modules = BUILT_IN.iter().filter_map(|known| known.view);
+    crate::TYPES.iter().filter_map(|known| known.view).chain(of_modules)
+}
+
 fn known() -> impl Iterator<Item = &'static ModuleDescriptor> {
     BUILT_IN.iter().chain(INSTALLED.get().copied().unwrap_or_default()).copied()
 }
@@ -122,6 +134,7 @@ impl DataType for ModuleValue {
         &[Requirement { version: VERSION_MODULES, in_valkey: true, values: "values of modules" }];
     // Redis has none.
     const KEYSIZES: Option<&'static str> = None;
+    const VIEW: Option<&'static TypeView> = None;
 
     fn rdb_type(&self, _version: u16) -> u8 {
         MODULE

@@ -9,6 +9,7 @@
 use martlet_rdb::input::Input;
 use martlet_rdb::{Error, Writer, intset, listpack, read_bytes, read_count, skip_bytes};
 use martlet_rdb::{write_bytes, write_element, write_length};
+use martlet_spec::data_type::{self, TypeView};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::set::{Set, SetLimits};
 
@@ -32,6 +33,7 @@ impl DataType for Set {
         RdbType { byte: LISTPACK, since: VERSION_SET_LISTPACKS },
     ];
     const KEYSIZES: Option<&'static str> = Some("distrib_sets_items");
+    const VIEW: Option<&'static TypeView> = Some(&data_type::SET);
 
     fn rdb_type(&self, version: u16) -> u8 {
         match self.encoding() {

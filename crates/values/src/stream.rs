@@ -27,6 +27,7 @@ use martlet_keyspace::Object;
 use martlet_rdb::input::{Input, InputExt};
 use martlet_rdb::{Error, Sink, Writer, listpack, read_bytes, read_count, read_plain_length, skip_bytes};
 use martlet_rdb::{write_bytes, write_length};
+use martlet_spec::data_type::{self, TypeView};
 use martlet_types::element::Element;
 use martlet_types::stream::{Entry, Group, Id, Idempotency, IdempotencyLimits, NodeView, Pending, Stream};
 
@@ -80,6 +81,7 @@ impl DataType for Stream {
     ];
     // Redis has none.
     const KEYSIZES: Option<&'static str> = None;
+    const VIEW: Option<&'static TypeView> = Some(&data_type::STREAM);
 
     fn rdb_type(&self, version: u16) -> u8 {
         if version >= VERSION_VALKEY {

@@ -3,6 +3,7 @@
 use martlet_keyspace::{Kind, StrValue, Value, ValueRef};
 use martlet_rdb::input::Input;
 use martlet_rdb::{Error, read_bytes, skip_bytes, write_element};
+use martlet_spec::data_type;
 use martlet_types::element::Element;
 
 use crate::descriptor::{Descriptor, RdbType};
@@ -15,6 +16,7 @@ pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
     rdb_types: &[RdbType { byte: STRING, since: 6 }],
     requirements: &[],
     keysizes: Some("distrib_strings_sizes"),
+    view: Some(&data_type::STRING),
     rdb_type: |_, _| STRING,
     write: |value, out, _, compress| {
         if let ValueRef::Str(text) = value {

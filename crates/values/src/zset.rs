@@ -11,6 +11,7 @@ use martlet_base::number::{NumberBuffer, format_f64, format_f64_seventeen, forma
 use martlet_rdb::input::{Input, InputExt};
 use martlet_rdb::{Error, Sink, Writer, listpack, read_bytes, read_count, skip_bytes, ziplist};
 use martlet_rdb::{write_element, write_length};
+use martlet_spec::data_type::{self, TypeView};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::zset::{Added, ZSet, ZSetLimits};
 
@@ -39,6 +40,7 @@ impl DataType for ZSet {
         RdbType { byte: LISTPACK, since: VERSION_LISTPACKS },
     ];
     const KEYSIZES: Option<&'static str> = Some("distrib_zsets_items");
+    const VIEW: Option<&'static TypeView> = Some(&data_type::ZSET);
 
     fn rdb_type(&self, version: u16) -> u8 {
         if version >= VERSION_LISTPACKS && self.encoding() == "listpack" {

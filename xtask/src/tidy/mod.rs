@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("json", &["base", "types"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "types"]),
-    ("values", &["base", "keyspace", "rdb", "types"]),
+    ("values", &["base", "keyspace", "rdb", "spec", "types"]),
     ("lua", &[]),
     ("script", &["base", "lua", "protocol"]),
     ("tseries", &["base", "types"]),
@@ -71,8 +71,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("testkit", &["base", "client", "protocol"]),
     ("bench", &["base", "client", "protocol", "tls"]),
     ("reproduce", &["base", "bench", "client"]),
-    ("cli", &["base", "client", "protocol", "tls"]),
-    ("metrics", &["base", "client", "tls"]),
+    ("cli", &["base", "client", "protocol", "spec", "tls"]),
+    ("metrics", &["base", "client", "protocol", "spec", "tls"]),
     (
         "martlet",
         &[

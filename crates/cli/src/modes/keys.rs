@@ -1,7 +1,7 @@
 //! `--bigkeys` and `--memkeys`: the biggest key of each type, and the sums per type.
 
 use super::screen::{self, Screen};
-use super::walk::{Totals, Walk, Wanted, of_kind, percent, quoted};
+use super::walk::{Kind, Totals, Walk, Wanted, of_kind, percent, quoted};
 use crate::settings::Settings;
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub fn run(settings: &Settings, measure: Measure) -> Result<i32, String> {
     let mut report = Report {
         walk: Walk::begin(settings, wanted)?,
         measure,
-        totals: vec![Totals::default(); 6],
+        totals: Vec::new(),
         sampled: 0,
         key_bytes: 0,
     };
@@ -45,7 +45,7 @@ pub fn run(settings: &Settings, measure: Measure) -> Result<i32, String> {
         let done = percent(report.sampled, report.walk.total_keys);
         for sample in samples {
             let Some(kind) = sample.kind else { continue };
-            let size = if by_length { sample.length } else { sample.memory };
+            let size = if by_length { sample.length } else { Some(sample.memory) };
             report.sampled += 1;
             report.key_bytes += sample.key.len() as u64;
             let is_biggest = of_kind(&mut report.totals, kind).add(&sample.key, size);
@@ -54,7 +54,7 @@ pub fn run(settings: &Settings, measure: Measure) -> Result<i32, String> {
             }
             if is_biggest {
                 let (name, key) = (report.name(kind), quoted(&sample.key));
-                let unit = report.unit(kind);
+                let (unit, size) = (report.unit(kind), size.unwrap_or(0));
                 println!("[{done:05.2}%] Biggest {name:<6} found so far {key} with {size} {unit}");
             }
             if report.sampled.is_multiple_of(KEYS_BETWEEN_LINES) {
@@ -80,7 +80,7 @@ impl Report<'_> {
     fn unit(&self, kind: usize) -> &str {
         match self.measure {
             Measure::Memory => "bytes",
-            Measure::Length => self.walk.kinds.get(kind).map_or("?", |kind| kind.unit),
+            Measure::Length => self.walk.kinds.get(kind).map_or("?", Kind::unit),
         }
     }
 
@@ -114,8 +114,13 @@ impl Report<'_> {
             }
         }
         out.push('\n');
-        for (kind, totals) in self.totals.iter().enumerate() {
+        let nothing = Totals::default();
+        for (kind, known) in self.walk.kinds.iter().enumerate() {
+            let totals = self.totals.get(kind).unwrap_or(&nothing);
             let Totals { count, total, .. } = totals;
+            if *count == 0 && !known.is_always_listed {
+                continue;
+            }
             let (name, unit) = (self.name(kind), self.unit(kind));
             let (share, mean) = (percent(*count, self.sampled), totals.mean());
             let _ = writeln!(

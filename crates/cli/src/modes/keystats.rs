@@ -5,6 +5,7 @@ use super::screen::{self, Screen};
 use super::walk::{Kind, Sample, Totals, Walk, Wanted, of_kind, percent, quoted};
 use crate::settings::Settings;
 use hdrhistogram::Histogram;
+use martlet_spec::data_type::Length;
 use std::fmt::Write as _;
 
 /// The largest size with a class: 1 TB.
@@ -84,7 +85,7 @@ impl Report {
         let Some(kind) = sample.kind else { return };
         self.sampled += 1;
         self.memory_bytes += sample.memory;
-        of_kind(&mut self.by_memory, kind).add(&sample.key, sample.memory);
+        of_kind(&mut self.by_memory, kind).add(&sample.key, Some(sample.memory));
         of_kind(&mut self.by_length, kind).add(&sample.key, sample.length);
         let place = self.top.partition_point(|(size, ..)| *size >= sample.memory);
         if self.limit == 0 || place < self.limit {
@@ -157,9 +158,9 @@ impl Report {
             if memory.count == 0 {
                 continue;
             }
-            let (total, mean) = match kind.command {
+            let (total, mean) = match kind.length {
                 None => (" - ".into(), " - ".into()),
-                Some(_) if kind.unit == "bytes" => {
+                Some(length) if length.is_size() => {
                     (readable_bytes(lengths.total), readable_bytes(lengths.mean().round() as u64))
                 }
                 Some(_) => (length(kind, lengths.total), format!("{:.2}", lengths.mean())),
@@ -180,7 +181,11 @@ impl Report {
 
 /// A length with its unit.
 fn length(kind: &Kind, length: u64) -> String {
-    if kind.unit == "bytes" { readable_bytes(length) } else { format!("{length} {}", kind.unit) }
+    if kind.length.is_some_and(Length::is_size) {
+        readable_bytes(length)
+    } else {
+        format!("{length} {}", kind.unit())
+    }
 }
 
 impl Names {

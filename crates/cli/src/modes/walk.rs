@@ -12,6 +12,7 @@ use crate::interrupt;
 use crate::settings::{ScanSettings, Settings};
 use martlet_client::resp::{Reply, encode_request};
 use martlet_protocol::quote::append_quoted;
+use martlet_spec::data_type::{DATA_TYPES, Length, TypeView};
 use std::collections::VecDeque;
 
 /// Most keys that are asked about at once.
@@ -19,25 +20,32 @@ const BATCH_MAX: usize = 1024;
 /// Number of SCANs after which the walk sleeps, if a pause is set.
 const SCANS_BETWEEN_SLEEPS: u64 = 100;
 
-/// A type of values.
+/// A type of values: one that the program knows, or one that TYPE has named.
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub name: String,
-    /// The command that gives the length.
-    pub command: Option<&'static str>,
-    /// The unit of the length.
-    pub unit: &'static str,
+    /// How long its values are, if a command says so.
+    pub length: Option<&'static Length>,
+    /// Whether it is reported also without a key.
+    pub is_always_listed: bool,
 }
 
-const KINDS: &[(&str, &str, &str)] = &[
-    ("string", "STRLEN", "bytes"),
-    ("list", "LLEN", "items"),
-    ("set", "SCARD", "members"),
-    ("hash", "HLEN", "fields"),
-    ("zset", "ZCARD", "members"),
-    ("stream", "XLEN", "entries"),
-    ("array", "ARCOUNT", "elements"),
-];
+impl Kind {
+    fn known(view: &'static TypeView) -> Kind {
+        let length = view.length.as_ref();
+        Kind { name: view.name.into(), length, is_always_listed: view.is_always_listed }
+    }
+
+    /// A type that only the server knows: its keys are counted and their memory is measured.
+    fn other(name: &str) -> Kind {
+        Kind { name: name.into(), length: None, is_always_listed: false }
+    }
+
+    /// The unit of its lengths.
+    pub fn unit(&self) -> &'static str {
+        self.length.map_or("?", |length| length.unit)
+    }
+}
 
 /// The questions about each key.
 #[derive(Clone, Copy, Default)]
@@ -54,7 +62,8 @@ pub struct Sample {
     pub key: Vec<u8>,
     /// `None`: the key is gone.
     pub kind: Option<usize>,
-    pub length: u64,
+    /// `None`: no command measures values of its type, or it was not asked.
+    pub length: Option<u64>,
     pub memory: u64,
     pub frequency: u64,
 }
@@ -123,16 +132,11 @@ impl<'s> Walk<'s> {
         }
         // A replica of a cluster answers then; other servers refuse it.
         connection.command(&["READONLY"]).map_err(|error| lost(&error))?;
-        let kind = |(name, command, unit): &(&str, &'static str, &'static str)| Kind {
-            name: (*name).into(),
-            command: Some(*command),
-            unit,
-        };
         Ok(Walk {
             connection,
             settings,
             wanted,
-            kinds: KINDS.iter().map(kind).collect(),
+            kinds: DATA_TYPES.iter().copied().map(Kind::known).collect(),
             total_keys: size.integer().and_then(|keys| u64::try_from(keys).ok()).unwrap_or(0),
             cursor: Some(settings.scan.cursor),
             scans: 0,
@@ -238,7 +242,7 @@ impl<'s> Walk<'s> {
 
     fn length_command(&self, sample: &Sample) -> Option<&'static str> {
         let kind = self.kinds.get(sample.kind?)?;
-        kind.command.filter(|_| self.wanted.length)
+        kind.length.filter(|_| self.wanted.length).map(|length| length.command)
     }
 
     fn encode_length(&self, sample: &Sample, out: &mut Vec<u8>) {
@@ -250,7 +254,7 @@ impl<'s> Walk<'s> {
     fn read_length(&mut self, sample: &mut Sample) -> Result<(), String> {
         if let Some(command) = self.length_command(sample) {
             let reply = self.reply()?;
-            sample.length = self.size(sample, &reply, command);
+            sample.length = Some(self.size(sample, &reply, command));
         }
         Ok(())
     }
@@ -267,14 +271,14 @@ impl<'s> Walk<'s> {
         0
     }
 
-    /// The number of the type of this name; a module's is added.
+    /// The number of the type of this name; an unknown one is added.
     fn kind(&mut self, name: &str) -> Option<usize> {
         if name == "none" {
             return None;
         }
         let known = self.kinds.iter().position(|kind| kind.name == name);
         known.or_else(|| {
-            self.kinds.push(Kind { name: name.into(), command: None, unit: "?" });
+            self.kinds.push(Kind::other(name));
             Some(self.kinds.len() - 1)
         })
     }
@@ -290,11 +294,12 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds a key; returns whether it is the biggest so far.
-    pub fn add(&mut self, key: &[u8], size: u64) -> bool {
+    /// Adds a key, whose size is `None` where no command says it; returns whether it is the biggest so far.
+    pub fn add(&mut self, key: &[u8], size: Option<u64>) -> bool {
         self.count += 1;
+        let Some(size) = size else { return false };
         self.total += size;
-        let is_biggest = size > self.biggest;
+        let is_biggest = self.biggest_key.is_none() || size > self.biggest;
         if is_biggest {
             (self.biggest, self.biggest_key) = (size, Some(key.to_vec()));
         }
@@ -341,11 +346,19 @@ mod tests {
     #[test]
     fn the_biggest_of_a_kind_is_the_first_of_its_size() {
         let mut totals = Vec::new();
-        for (key, size, is_biggest) in [("a", 0, false), ("b", 3, true), ("c", 3, false), ("d", 4, true)] {
-            assert_eq!(of_kind(&mut totals, 2).add(key.as_bytes(), size), is_biggest);
+        let zero = Some(0);
+        for (key, size, is_biggest) in [
+            ("unknown", None, false),
+            ("a", zero, true),
+            ("z", zero, false),
+            ("b", Some(3), true),
+            ("c", Some(3), false),
+            ("d", Some(4), true),
+        ] {
+            assert_eq!(of_kind(&mut totals, 2).add(key.as_bytes(), size), is_biggest, "{key}");
         }
-        assert_eq!((totals[2].count, totals[2].total, totals[2].biggest), (4, 10, 4));
-        assert_eq!((totals[2].biggest_key.as_deref(), totals[2].mean()), (Some(&b"d"[..]), 2.5));
+        assert_eq!((totals[2].count, totals[2].total, totals[2].biggest), (6, 10, 4));
+        assert_eq!((totals[2].biggest_key.as_deref(), totals[2].mean()), (Some(&b"d"[..]), 10.0 / 6.0));
         assert_eq!((totals[0].mean(), percent(1, 0)), (0.0, 0.0));
     }
 }

@@ -8,6 +8,7 @@ use crate::interrupt;
 use crate::session::Session;
 use crate::settings::{Settings, Watched};
 use martlet_client::resp::Reply;
+use martlet_spec::data_type::data_type;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::execute;
@@ -26,16 +27,6 @@ const SHOWN_MAX: usize = 600;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A string that is no longer may be a number.
 const NUMBER_MAX_BYTES: i64 = 32;
-
-/// Types with a length, and the command that returns it.
-const LENGTHS: &[(&str, &str)] = &[
-    ("string", "STRLEN"),
-    ("list", "LLEN"),
-    ("set", "SCARD"),
-    ("hash", "HLEN"),
-    ("zset", "ZCARD"),
-    ("stream", "XLEN"),
-];
 
 /// The samples.
 #[derive(Default)]
@@ -152,11 +143,12 @@ fn of_key(session: &mut Session, key: &[u8]) -> Result<f64, String> {
     if kind == "none" {
         return Ok(0.0);
     }
-    let Some((_, command)) = LENGTHS.iter().find(|(known, _)| *known == kind) else {
+    let Some(length) = data_type(&kind).and_then(|view| view.length.as_ref()) else {
         return Ok(integer(&ask(session, &[b"MEMORY", b"USAGE", key])?) as f64);
     };
-    let length = integer(&ask(session, &[command.as_bytes(), key])?);
-    if kind == "string" && length <= NUMBER_MAX_BYTES {
+    let is_text = length.is_size();
+    let length = integer(&ask(session, &[length.command.as_bytes(), key])?);
+    if is_text && length <= NUMBER_MAX_BYTES {
         let value = ask(session, &[b"GET", key])?;
         let number = value.text().and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
         if let Some(number) = number.filter(|number: &f64| number.is_finite()) {

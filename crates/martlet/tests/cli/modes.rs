@@ -108,6 +108,49 @@ fn big_keys_are_those_that_redis_cli_finds() {
     }
 }
 
+/// Types that the program does not know are counted and their memory is measured; values without elements are
+/// values.
+#[test]
+fn walks_find_every_type_and_the_empty_values() {
+    let (server, port) = start();
+    let mut client = Client::connect(server.address()).unwrap();
+    // DUMP of a value of the type `test-type` of a module: the id, an integer, the version and the checksum.
+    let payload =
+        b"\x07\x81\xb5\xeb\x2d\xfa\xdc\xa9\x78\x05\x02\x07\x00\x0a\x00\x1a\x63\x66\x50\x0a\x70\xae\xe6";
+    for request in [
+        vec![&b"SET"[..], b"empty", b""],
+        vec![b"ARSET", b"array", b"3", b"x", b"y"],
+        vec![b"RESTORE", b"module", b"0", payload],
+    ] {
+        let reply = client.command(&request).unwrap();
+        assert!(!reply.is_error(), "{reply:?}");
+    }
+    let walk = |mode: &str| {
+        let got = run(ours(), &["-p", &port, mode], b"");
+        assert_eq!((got.status, got.errors()), (Some(0), String::new()));
+        got.text()
+    };
+    let text = walk("--bigkeys");
+    for line in [
+        "Biggest string found \"empty\" has 0 bytes",
+        "Biggest  array found \"array\" has 2 elements",
+        "1 arrays with 2 elements (33.33% of keys, avg size 2.00)",
+        "1 test-types with 0 ? (33.33% of keys, avg size 0.00)",
+        "0 lists with 0 items (00.00% of keys, avg size 0.00)",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
+    }
+    assert!(!text.contains("Biggest test-type"), "{text}");
+    let text = walk("--memkeys");
+    assert!(text.contains("Biggest test-type found \"module\" has "), "{text}");
+    let text = walk("--keystats");
+    let (_, lengths) = text.split_once("--- Top length and cardinality per type ---\n").unwrap();
+    for line in ["string     \"empty\" has 0B", "array      \"array\" has 2 elements"] {
+        assert!(lengths.lines().any(|other| other == line), "{line} in\n{text}");
+    }
+    assert!(text.contains("test-type            1  33.33%"), "{text}");
+}
+
 #[test]
 fn key_statistics_add_up() {
     let (_server, port) = start();

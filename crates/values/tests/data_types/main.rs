@@ -9,10 +9,11 @@ mod bag;
 use martlet_base::alloc::{Accounting, thread_bytes};
 use martlet_command::testing::{Fixture, START_MS};
 use martlet_keyspace::{Key, Kind, Value, ValueRef};
+use martlet_spec::data_type::{BEGINNING_BYTES, BEGINNING_ELEMENTS, DATA_TYPES, Form};
 use martlet_values::file::{FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_values::{
-    Carried, Commands, Digest, Form, Limits, TYPES, VERSION_NEWEST, VERSION_OLDEST, VERSION_VALKEY,
-    requirement,
+    Carried, Commands, Digest, Form as FileForm, Limits, TYPES, VERSION_NEWEST, VERSION_OLDEST,
+    VERSION_VALKEY, built_in_views, requirement,
 };
 
 #[global_allocator]
@@ -152,7 +153,7 @@ fn each(mut check: impl FnMut(&str, &mut Fixture, &Words)) {
     }
 }
 
-fn in_file(value: ValueRef<'_>, form: Form) -> Value {
+fn in_file(value: ValueRef<'_>, form: FileForm) -> Value {
     let mut writer = FileWriter::new(Vec::new(), form, &[], true);
     writer.record(&Record { db: 0, key: b"k", expiry_ms: None, access: None, value });
     let file = writer.finish().unwrap();
@@ -168,6 +169,49 @@ fn in_file(value: ValueRef<'_>, form: Form) -> Value {
     read.expect("one record")
 }
 
+/// Tools know exactly the server's types, and what they ask of one is answered as its view says.
+#[test]
+fn each_type_answers_what_its_view_promises() {
+    let (mut views, mut listed): (Vec<&str>, Vec<&str>) =
+        (built_in_views().map(|view| view.name).collect(), DATA_TYPES.iter().map(|view| view.name).collect());
+    views.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(views, listed);
+    for data_type in TYPES {
+        assert_eq!(
+            data_type.view.map(|view| view.name),
+            match data_type.kind {
+                Kind::Module => None,
+                kind => Some(kind.name()),
+            }
+        );
+    }
+    each(|what, fixture, _| {
+        let Some(view) =
+            TYPES.iter().find(|known| what.starts_with(known.name())).and_then(|known| known.view)
+        else {
+            return;
+        };
+        let length = view.length.as_ref().expect(what);
+        let length = fixture.run_args(&[length.command, "k"]);
+        let count: usize = std::str::from_utf8(&length[1..length.len() - 2]).unwrap().parse().unwrap();
+        assert!(length.starts_with(b":") && count > 0, "{what}: {}", length.escape_ascii());
+        let beginning = view.beginning.as_ref().expect(what);
+        let reply = fixture.run_args(&[&[beginning.command, "k"], beginning.arguments].concat());
+        // How many items the list in the reply has, by the form.
+        let (skipped, items) = match beginning.form {
+            Form::Text => ("$", count.min(BEGINNING_BYTES)),
+            Form::Scan(_) => ("*2\r\n$", 0),
+            Form::Flat(columns) => ("*", count.min(BEGINNING_ELEMENTS) * columns.len()),
+            Form::Nested(_) => ("*", count.min(BEGINNING_ELEMENTS)),
+        };
+        assert!(reply.starts_with(skipped.as_bytes()), "{what}: {}", reply.escape_ascii());
+        if items > 0 {
+            assert!(reply.starts_with(format!("{skipped}{items}\r\n").as_bytes()), "{what}: {}", items);
+        }
+    });
+}
+
 #[test]
 fn values_go_round_in_every_version_that_holds_them() {
     each(|what, fixture, _| {
@@ -177,7 +221,7 @@ fn values_go_round_in_every_version_that_holds_them() {
                 continue;
             }
             for compress in [false, true] {
-                let back = in_file(value.view(), Form { version, compress });
+                let back = in_file(value.view(), FileForm { version, compress });
                 let key = Key::new(b"back");
                 fixture.keys.with_shard(key.shard(), |keys| keys.set_value(&key, back, None));
                 assert_eq!(digest(fixture, b"back"), before, "{what} in version {version}");
@@ -205,7 +249,7 @@ fn dumps_and_the_commands_of_the_append_only_base_make_the_same_value() {
         // The digest leaves out groups, times and cursors; no form of the value does.
         let encoded = |fixture: &mut Fixture, name: &[u8]| {
             let value = self::value(fixture, name);
-            let form = Form { version: VERSION_NEWEST, compress: false };
+            let form = FileForm { version: VERSION_NEWEST, compress: false };
             martlet_values::encoded_len(value.view(), form)
         };
         assert_eq!(encoded(fixture, b"d"), encoded(fixture, b"k"), "{what}");
