@@ -15,7 +15,7 @@ mod table;
 use martlet_client::parts::{Aggregate, Part};
 use martlet_client::resp::Reply;
 
-pub use human::{Unit, readable_bytes, unit_of_reply};
+pub use human::{Numbers, readable_bytes};
 pub use standard::invalidated;
 
 /// The forms.
@@ -55,8 +55,8 @@ pub struct Style {
 pub struct Expected {
     /// It is text for people already: it is printed as it is.
     pub is_verbatim: bool,
-    /// The unit of its numbers, where they have no names.
-    pub unit: Option<Unit>,
+    /// What its numbers are.
+    pub numbers: Numbers,
 }
 
 /// Prints one reply.
@@ -87,7 +87,7 @@ impl Style {
                 let raw = Box::new(raw::Raw::new(&self.element_delimiter, b""));
                 if self.is_human { Box::new(human::HumanText::new(raw)) } else { raw }
             }
-            Output::Standard => self.for_people(expected.unit),
+            Output::Standard => self.for_people(expected.numbers),
             Output::Raw => Box::new(raw::Raw::new(&self.element_delimiter, &self.reply_delimiter)),
             Output::Csv => Box::new(csv::Csv::default()),
             Output::Json => Box::new(json::Json::new(false)),
@@ -95,13 +95,14 @@ impl Style {
         }
     }
 
-    fn for_people(&self, unit: Option<Unit>) -> Box<dyn Printer + '_> {
+    fn for_people(&self, numbers: Numbers) -> Box<dyn Printer + '_> {
         let mut printer: Box<dyn Printer> = Box::new(standard::Standard::default());
         if self.is_human {
-            printer = Box::new(human::Human::new(printer, unit));
+            printer = Box::new(human::Human::new(printer, numbers));
         }
         if self.has_tables {
-            printer = Box::new(table::Table::new(printer, self.width, self.is_human));
+            let noted = if self.is_human { numbers } else { Numbers::Plain };
+            printer = Box::new(table::Table::new(printer, self.width, noted));
         }
         printer
     }

@@ -1,8 +1,9 @@
 //! Lines that were typed, kept in a file from one session to the next.
 //!
-//! Invariants: a line that holds a password is never written to the file. A file that cannot be read as lines
-//! of text is not overwritten.
+//! Invariants: a line that holds a password is not added, neither to the file nor in memory. A file that
+//! cannot be read as lines of text is not overwritten.
 
+use martlet_protocol::quote;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -43,17 +44,21 @@ impl History {
         &self.lines
     }
 
-    /// Adds a line and writes the file, unless the line is the last one or holds a password.
-    pub fn add(&mut self, line: &str, words: &[Vec<u8>]) {
+    /// Adds a line and writes the file, unless the line is the last one or holds a password; whether the line
+    /// may be remembered at all.
+    pub fn add(&mut self, line: &str) -> bool {
+        if holds_password(line) {
+            return false;
+        }
         // The file has a line for each entry.
-        let is_writable = !line.contains('\n') && !is_sensitive(words);
-        if !is_writable || self.lines.last().is_some_and(|last| last == line) {
-            return;
+        if line.contains('\n') || self.lines.last().is_some_and(|last| last == line) {
+            return true;
         }
         self.lines.push(line.into());
         self.trim();
         // Without a history the prompt still works.
         let _ = self.save();
+        true
     }
 
     fn trim(&mut self) {
@@ -90,7 +95,15 @@ const SENSITIVE: &[(&[&str], &[&str])] = &[
     (&["acl", "getuser"], &[]),
     (
         &["config", "set"],
-        &["masterauth", "masteruser", "tls-key-file-pass", "tls-client-key-file-pass", "requirepass"],
+        &[
+            "masterauth",
+            "masteruser",
+            "primaryauth",
+            "primaryuser",
+            "tls-key-file-pass",
+            "tls-client-key-file-pass",
+            "requirepass",
+        ],
     ),
     (&["hello"], &["auth"]),
     (&["migrate"], &["auth", "auth2"]),
@@ -98,8 +111,28 @@ const SENSITIVE: &[(&[&str], &[&str])] = &[
     (&["sentinel", "set"], &["auth-pass", "auth-user"]),
 ];
 
+/// Whether a typed line can hold a password: behind the number that repeats a command, too, and where a quote
+/// does not end, so that the line is no command yet.
+fn holds_password(line: &str) -> bool {
+    let words = quote::split(line.as_bytes()).unwrap_or_else(|| {
+        let words = line.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+        words.map(|word| word.as_bytes().to_vec()).collect()
+    });
+    is_sensitive(without_repeat(&words))
+}
+
+/// The words without a number before them, which says how often a command runs.
+fn without_repeat(words: &[Vec<u8>]) -> &[Vec<u8>] {
+    match words {
+        [first, rest @ ..] if std::str::from_utf8(first).is_ok_and(|first| first.parse::<i64>().is_ok()) => {
+            rest
+        }
+        words => words,
+    }
+}
+
 /// Whether a command can hold a password. Of a word that could be a key or a value the answer is yes.
-pub fn is_sensitive(words: &[Vec<u8>]) -> bool {
+fn is_sensitive(words: &[Vec<u8>]) -> bool {
     let is = |word: &Vec<u8>, name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
     SENSITIVE.iter().any(|(command, names)| {
         words.len() >= command.len()
@@ -112,11 +145,6 @@ pub fn is_sensitive(words: &[Vec<u8>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use martlet_protocol::quote;
-
-    fn words(line: &str) -> Vec<Vec<u8>> {
-        quote::split(line.as_bytes()).expect("words")
-    }
 
     #[test]
     fn passwords_are_recognised() {
@@ -133,11 +161,26 @@ mod tests {
             "migrate h 1 \"\" 0 10 auth2 me secret keys a",
             "sentinel config set sentinel-pass x",
             "sentinel set main auth-pass x",
+            "config set primaryauth x",
+            "2 auth secret",
+            "-1 AUTH secret",
+            "auth \"secret",
+            "\"auth\" 'se cret",
+            "3 acl setuser me '>secret",
         ] {
-            assert!(is_sensitive(&words(line)), "{line}");
+            assert!(holds_password(line), "{line}");
         }
-        for line in ["", "get auth", "acl list", "config get requirepass", "hello 3", "set auth 1"] {
-            assert!(!is_sensitive(&words(line)), "{line}");
+        for line in [
+            "",
+            "get auth",
+            "acl list",
+            "config get requirepass",
+            "hello 3",
+            "set auth 1",
+            "2 get auth",
+            "get \"auth",
+        ] {
+            assert!(!holds_password(line), "{line}");
         }
     }
 
@@ -149,10 +192,11 @@ mod tests {
         let mut history = History::load(Some(file.clone()));
         for number in 0..LINES_MAX + 5 {
             let line = format!("get {number}");
-            history.add(&line, &words(&line));
-            history.add(&line, &words(&line));
+            history.add(&line);
+            history.add(&line);
         }
-        history.add("auth secret", &words("auth secret"));
+        assert!(!history.add("auth secret") && !history.lines().contains(&"auth secret".into()));
+        assert!(history.add("set k \"two\nlines\""));
         let read = History::load(Some(file.clone()));
         assert_eq!(read.lines().len(), LINES_MAX);
         assert_eq!((read.lines()[0].as_str(), read.lines()[LINES_MAX - 1].as_str()), ("get 5", "get 104"));
@@ -167,24 +211,24 @@ mod tests {
         for bytes in [b"get k\xff\n".as_slice(), b"\0\0\0", b"get a\nset \0 b\n"] {
             std::fs::write(&file, bytes).expect("written");
             let mut history = History::load(Some(file.clone()));
-            history.add("get 1", &words("get 1"));
+            history.add("get 1");
             assert_eq!(history.lines(), ["get 1"]);
             assert_eq!(std::fs::read(&file).expect("reads"), bytes);
         }
         std::fs::write(&file, "get 1\r\nget 2").expect("written");
         let mut history = History::load(Some(file.clone()));
-        history.add("get 3", &words("get 3"));
+        history.add("get 3");
         assert_eq!(std::fs::read_to_string(&file).expect("reads"), "get 1\nget 2\nget 3\n");
         assert_eq!(std::fs::read_dir(directory.path()).expect("reads").count(), 1);
         let mut in_the_way = History::load(Some(directory.path().into()));
-        in_the_way.add("get 4", &words("get 4"));
+        in_the_way.add("get 4");
         assert_eq!(in_the_way.lines(), ["get 4"]);
     }
 
     #[test]
     fn without_a_file_lines_are_kept_in_memory() {
         let mut history = History::load(None);
-        history.add("ping", &words("ping"));
+        history.add("ping");
         assert_eq!(history.lines(), ["ping"]);
     }
 }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The pager if the environment names none.
 const PAGER: &str = "less";
@@ -27,6 +28,8 @@ pub struct Pager {
     rows: usize,
     column: usize,
     child: Option<Child>,
+    /// See [`Pager::take_spent`].
+    spent: Duration,
 }
 
 /// The size of the screen: rows and columns.
@@ -70,8 +73,19 @@ impl Pager {
         self.end();
     }
 
+    /// Time that output has taken since the last call: its reader's time, not the server's.
+    pub fn take_spent(&mut self) -> Duration {
+        std::mem::take(&mut self.spent)
+    }
+
     /// Takes a reply's printed bytes; `out` is empty afterwards.
     pub fn write(&mut self, out: &mut Vec<u8>) {
+        let begun = Instant::now();
+        self.put(out);
+        self.spent += begun.elapsed();
+    }
+
+    fn put(&mut self, out: &mut Vec<u8>) {
         if let Some(child) = &mut self.child {
             let stdin = child.stdin.as_mut();
             if stdin.is_some_and(|stdin| stdin.write_all(out).is_err()) {
@@ -127,6 +141,7 @@ impl Pager {
 
     /// Ends a reply: held output is printed, or the pager's reader is waited for.
     pub fn end(&mut self) {
+        let begun = Instant::now();
         match self.child.take() {
             None => print(&self.held),
             Some(mut child) => {
@@ -138,6 +153,7 @@ impl Pager {
         }
         self.held.clear();
         (self.rows, self.column) = (0, 0);
+        self.spent += begun.elapsed();
     }
 }
 
@@ -146,5 +162,25 @@ fn print(out: &[u8]) {
     let mut stdout = io::stdout().lock();
     if stdout.write_all(out).and_then(|()| stdout.flush()).is_err() {
         std::process::exit(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time of its own that the reader takes at least.
+    const READING: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn the_time_of_the_reader_is_known() {
+        let program = format!("sleep {}; cat > /dev/null", READING.as_secs_f64());
+        let mut pager = Pager { program: Some(program.into()), ..Pager::default() };
+        // More than a screen, and more than a pipe holds.
+        let mut out = b"line\n".repeat(100_000);
+        pager.write(&mut out);
+        pager.end();
+        assert!(pager.take_spent() >= READING);
+        assert_eq!(pager.take_spent(), Duration::ZERO);
     }
 }

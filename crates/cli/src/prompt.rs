@@ -7,7 +7,6 @@ use crate::docs::Docs;
 use crate::hint::hint;
 use crate::history::{History, LINES_MAX};
 use crate::line::{Class, completions, goes_on, parts};
-use martlet_protocol::quote;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::{CmdKind, Highlighter};
@@ -80,11 +79,12 @@ impl Prompt {
         }
     }
 
-    /// Remembers a line; on disk only where it holds no password.
+    /// Remembers a line, unless it holds a password.
     pub fn remember(&mut self, line: &str) {
-        // A history that is full of memory is no reason to stop.
-        let _ = self.editor.add_history_entry(line);
-        self.history.add(line, &quote::split(line.as_bytes()).unwrap_or_default());
+        if self.history.add(line) {
+            // A history that is full of memory is no reason to stop.
+            let _ = self.editor.add_history_entry(line);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::command_docs::Place;
 use crate::connection::{Connection, Lost};
-use crate::format::{Expected, Output, Printer, Style, invalidated, unit_of_reply};
+use crate::format::{Expected, Numbers, Output, Printer, Style, invalidated};
 use crate::pager::{self, Pager};
 use crate::settings::{Protocol, Settings};
 use martlet_client::parts::{Aggregate, Null, Part, ReplyBuilder, Text};
@@ -623,7 +623,7 @@ impl<'w> Command<'w> {
     }
 
     fn expected(&self) -> Expected {
-        Expected { is_verbatim: self.is_verbatim(), unit: unit_of_reply(self.words) }
+        Expected { is_verbatim: self.is_verbatim(), numbers: Numbers::of_reply(self.words) }
     }
 
     fn subscribes(&self) -> bool {

@@ -168,12 +168,15 @@ impl<'a> Shell<'a> {
     }
 
     fn command(&mut self, words: &[Vec<u8>], repeat: i64) -> Next {
+        self.session.pager.take_spent();
         let begun = Instant::now();
         let mut outcome = self.session.run(words, repeat);
         if self.has_prompt && matches!(&outcome, Err(Failure::Lost(lost)) if lost.is_end()) {
             // The server may have ended it while the user typed nothing.
             outcome = self.session.run(words, repeat);
         }
+        // Without the time of the reader of a pager, and of what follows the command.
+        let took = begun.elapsed().saturating_sub(self.session.pager.take_spent());
         match outcome {
             Ok(()) => {}
             Err(Failure::Exit(status)) => return Next::End(status),
@@ -186,7 +189,6 @@ impl<'a> Shell<'a> {
         if !self.session.is_subscribed {
             interrupt::take();
         }
-        let took = begun.elapsed();
         if took >= SHOWN_TIME && self.session.style.output == Output::Standard {
             println!("({:.2}s)", took.as_secs_f64());
         }

@@ -1,6 +1,7 @@
 //! `--human`: a note behind a number that is a duration, a size or a time.
 //!
-//! Invariant: a note only adds; the output of the other form stays unchanged.
+//! Invariants: a note only adds; the output of the other form stays unchanged. Names have units only in
+//! replies in which the server has chosen them: a field `age` of a user's hash is a number like any other.
 
 use super::Printer;
 use martlet_client::parts::{Aggregate, Part};
@@ -23,7 +24,7 @@ pub enum Unit {
 }
 
 /// Fields whose names do not tell.
-const NAMED: &[(&str, Unit)] = &[
+const NAMED: Units = &[
     ("age", Unit::Seconds),
     ("idle", Unit::Seconds),
     ("idle_time", Unit::Milliseconds),
@@ -51,7 +52,7 @@ const NAMED: &[(&str, Unit)] = &[
 ];
 
 /// Endings of names, by unit.
-const ENDINGS: &[(&str, Unit)] = &[
+const ENDINGS: Units = &[
     ("_bytes", Unit::Bytes),
     ("_allocated", Unit::Bytes),
     ("_memory", Unit::Bytes),
@@ -89,12 +90,63 @@ fn unit_of(name: &[u8]) -> Option<Unit> {
     named.or_else(by_ending).map(|(_, unit)| *unit).or_else(memory)
 }
 
-/// The unit of the numbers in a command's reply.
-pub fn unit_of_reply(words: &[&[u8]]) -> Option<Unit> {
-    let is = |index: usize, name: &str| {
-        name.is_empty() || words.get(index).is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    COMMANDS.iter().find(|(name, sub, _)| is(0, name) && is(1, sub)).map(|(_, _, unit)| *unit)
+/// Names of numbers, with their units.
+type Units = &'static [(&'static str, Unit)];
+
+/// What the numbers of a reply are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// Data, or nothing that has a unit.
+    #[default]
+    Plain,
+    /// All have this unit.
+    Of(Unit),
+    /// The server names each; these names tell another unit here than elsewhere.
+    Named(Units),
+}
+
+/// Commands in whose replies the server names each number, and names that mean something else there.
+const NAMING: &[(&str, &str, Units)] = &[
+    ("config", "get", &[]),
+    ("memory", "stats", &[]),
+    ("acl", "log", &[]),
+    ("cluster", "links", &[]),
+    ("cluster", "slot-stats", &[]),
+    ("function", "stats", &[]),
+    ("sentinel", "", &[]),
+    ("xinfo", "consumers", &[("idle", Unit::Milliseconds)]),
+];
+
+impl Numbers {
+    /// What the numbers in the reply to a command are.
+    pub fn of_reply(words: &[&[u8]]) -> Numbers {
+        let is = |index: usize, name: &str| {
+            name.is_empty() || words.get(index).is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        let naming = NAMING.iter().find(|(name, sub, _)| is(0, name) && is(1, sub));
+        let uniform = || COMMANDS.iter().find(|(name, sub, _)| is(0, name) && is(1, sub));
+        match naming {
+            Some((_, _, own)) => Numbers::Named(own),
+            None => uniform().map_or(Numbers::Plain, |(_, _, unit)| Numbers::Of(*unit)),
+        }
+    }
+
+    /// The unit of a number behind this name.
+    fn unit(self, name: &[u8]) -> Option<Unit> {
+        match self {
+            Numbers::Plain => None,
+            Numbers::Of(unit) => Some(unit),
+            Numbers::Named(own) => {
+                let own = own.iter().find(|(known, _)| known.as_bytes() == name);
+                own.map(|(_, unit)| *unit).or_else(|| unit_of(name))
+            }
+        }
+    }
+
+    /// The note for the number in a field with this name.
+    pub fn noted(self, name: &[u8], number: f64) -> Option<String> {
+        note(number, self.unit(name)?, now())
+    }
 }
 
 /// How many bytes, with the unit that leaves few digits.
@@ -158,11 +210,6 @@ fn note(number: f64, unit: Unit, now: f64) -> Option<String> {
     }
 }
 
-/// The note for the number in a field with this name.
-pub fn noted(name: &[u8], number: f64) -> Option<String> {
-    note(number, unit_of(name)?, now())
-}
-
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
@@ -174,8 +221,7 @@ fn number(text: &[u8]) -> Option<f64> {
 /// Prints as another printer does, with notes behind its numbers.
 pub struct Human<'a> {
     inner: Box<dyn Printer + 'a>,
-    /// What numbers without a name count.
-    unit: Option<Unit>,
+    numbers: Numbers,
     /// The string before, which may name a number.
     name: Vec<u8>,
     text: Option<Vec<u8>>,
@@ -183,13 +229,13 @@ pub struct Human<'a> {
 }
 
 impl<'a> Human<'a> {
-    /// With the unit of the reply's numbers, if the command has one.
-    pub fn new(inner: Box<dyn Printer + 'a>, unit: Option<Unit>) -> Human<'a> {
-        Human { inner, unit, name: Vec::new(), text: None, now: now() }
+    /// Over the form that prints the numbers without notes.
+    pub fn new(inner: Box<dyn Printer + 'a>, numbers: Numbers) -> Human<'a> {
+        Human { inner, numbers, name: Vec::new(), text: None, now: now() }
     }
 
     fn note(&mut self, value: Option<f64>, out: &mut Vec<u8>) -> bool {
-        let unit = unit_of(&std::mem::take(&mut self.name)).or(self.unit);
+        let unit = self.numbers.unit(&std::mem::take(&mut self.name));
         let note = value.zip(unit).and_then(|(value, unit)| note(value, unit, self.now));
         let is_noted = note.is_some();
         if let Some(note) = note {
@@ -211,7 +257,7 @@ impl Printer for Human<'_> {
             Part::Text(..) => self.text = Some(Vec::new()),
             Part::EndText => {
                 let text = self.text.take().unwrap_or_default();
-                let is_named = unit_of(&self.name).is_some();
+                let is_named = matches!(self.numbers, Numbers::Named(_));
                 if !(is_named && self.note(number(&text), out)) {
                     self.name = text;
                 }
@@ -290,7 +336,7 @@ mod tests {
 
     fn printed(reply: &Reply, words: &[&[u8]], is_text: bool) -> String {
         let style = Style { is_human: true, ..Style::new(Output::Standard) };
-        let expected = Expected { is_verbatim: is_text, unit: unit_of_reply(words) };
+        let expected = Expected { is_verbatim: is_text, numbers: Numbers::of_reply(words) };
         let (mut printer, mut out) = (style.printer(expected), Vec::new());
         parts_of(reply, &mut |part| printer.part(part, &mut out));
         printer.end(&mut out);
@@ -357,6 +403,24 @@ mod tests {
         let map = Reply::Map(vec![(text("maxmemory"), text("1048576")), (text("save"), text("3600 1"))]);
         let expected = "1# \"maxmemory\" => \"1048576\" (1.00M)\n2# \"save\" => \"3600 1\"\n";
         assert_eq!(printed(&map, &[b"config", b"get", b"*"], false), expected);
+    }
+
+    #[test]
+    fn data_has_no_notes_whatever_its_names() {
+        let text = |text: &str| Reply::Bulk(text.into());
+        let user = Reply::Array(vec![text("age"), text("79000"), text("used_memory"), text("79000")]);
+        let plain = "1) \"age\"\n2) \"79000\"\n3) \"used_memory\"\n4) \"79000\"\n";
+        for command in [[&b"hgetall"[..], b"user:1"], [b"XRANGE", b"s"], [b"eval", b"return 1"]] {
+            assert_eq!(printed(&user, &command, false), plain);
+        }
+        let fields = Reply::Map(vec![(text("age"), Reply::Int(79_000))]);
+        assert_eq!(printed(&fields, &[b"HGETALL", b"user:1"], false), "1# \"age\" => (integer) 79000\n");
+        let consumers =
+            Reply::Array(vec![text("idle"), Reply::Int(79_000), text("inactive"), Reply::Int(90_000)]);
+        assert_eq!(
+            printed(&consumers, &[b"xinfo", b"consumers", b"s", b"g"], false),
+            "1) \"idle\"\n2) (integer) 79000 (1m19s)\n3) \"inactive\"\n4) (integer) 90000 (1m30s)\n"
+        );
     }
 
     #[test]

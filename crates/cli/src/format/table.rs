@@ -4,7 +4,7 @@
 
 use super::Printer;
 use super::held::Held;
-use super::human::noted;
+use super::human::Numbers;
 use martlet_client::parts::{Aggregate, Part, ReplyBuilder};
 use martlet_client::resp::Reply;
 use martlet_protocol::quote::append_escaped;
@@ -17,7 +17,8 @@ pub struct Table<'a> {
     inner: Box<dyn Printer + 'a>,
     /// How wide a line can be; for ever without.
     width: Option<usize>,
-    is_human: bool,
+    /// What has notes.
+    numbers: Numbers,
     held: Held,
     depth: usize,
     is_decided: bool,
@@ -39,8 +40,8 @@ struct Rows {
 
 impl<'a> Table<'a> {
     /// Over the form that everything else is printed in.
-    pub fn new(inner: Box<dyn Printer + 'a>, width: Option<usize>, is_human: bool) -> Table<'a> {
-        Table { inner, width, is_human, held: Held::default(), depth: 0, is_decided: false }
+    pub fn new(inner: Box<dyn Printer + 'a>, width: Option<usize>, numbers: Numbers) -> Table<'a> {
+        Table { inner, width, numbers, held: Held::default(), depth: 0, is_decided: false }
     }
 
     fn release(&mut self, out: &mut Vec<u8>) {
@@ -76,7 +77,7 @@ impl Printer for Table<'_> {
         if !self.is_decided {
             let mut builder = ReplyBuilder::default();
             self.held.replay(|part| builder.add(part));
-            let rows = builder.finish().and_then(|reply| Rows::of(&reply, self.is_human));
+            let rows = builder.finish().and_then(|reply| Rows::of(&reply, self.numbers));
             if let Some(rows) = rows {
                 out.extend_from_slice(rows.text(self.width).as_bytes());
                 return;
@@ -88,7 +89,7 @@ impl Printer for Table<'_> {
 }
 
 impl Rows {
-    fn of(reply: &Reply, is_human: bool) -> Option<Rows> {
+    fn of(reply: &Reply, numbers: Numbers) -> Option<Rows> {
         let (Reply::Array(maps) | Reply::Set(maps)) = reply else { return None };
         let mut rows = Rows { columns: Vec::new(), cells: Vec::new() };
         for map in maps {
@@ -104,7 +105,7 @@ impl Rows {
                 if rows.columns.len() > COLUMNS_MAX {
                     return None;
                 }
-                cells[index] = Some(Cell::of(&name, value, is_human));
+                cells[index] = Some(Cell::of(&name, value, numbers));
             }
             rows.cells.push(cells);
         }
@@ -180,11 +181,11 @@ fn columns_of(text: &str) -> usize {
 }
 
 impl Cell {
-    fn of(name: &str, value: &Reply, is_human: bool) -> Cell {
+    fn of(name: &str, value: &Reply, numbers: Numbers) -> Cell {
         let mut text = inline(value);
         let number = text.parse().ok().filter(|number: &f64| number.is_finite());
         let is_number = matches!(value, Reply::Int(_) | Reply::Double(_) | Reply::BigNumber(_));
-        if let Some(note) = number.filter(|_| is_human).and_then(|number| noted(name.as_bytes(), number)) {
+        if let Some(note) = number.and_then(|number| numbers.noted(name.as_bytes(), number)) {
             text.push_str(&format!(" ({note})"));
         }
         Cell { text, is_number }
@@ -219,7 +220,7 @@ fn inline(reply: &Reply) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{Output, Style};
+    use crate::format::{Expected, Output, Style, parts_of};
 
     fn text(text: &str) -> Reply {
         Reply::Bulk(text.into())
@@ -227,7 +228,11 @@ mod tests {
 
     fn printed(reply: &Reply, width: Option<usize>, is_human: bool) -> String {
         let style = Style { has_tables: true, width, is_human, ..Style::new(Output::Standard) };
-        String::from_utf8(style.text(reply)).expect("text")
+        let expected = Expected { is_verbatim: false, numbers: Numbers::Named(&[]) };
+        let (mut printer, mut out) = (style.printer(expected), Vec::new());
+        parts_of(reply, &mut |part| printer.part(part, &mut out));
+        printer.end(&mut out);
+        String::from_utf8(out).expect("text")
     }
 
     fn groups() -> Reply {

@@ -135,14 +135,14 @@ fn lines_are_remembered_found_again_and_kept() {
     let prompt = format!("127.0.0.1:{port}>");
     let mut terminal = at(home.path(), port).start();
     terminal.wait_for_last(&prompt);
-    for line in ["set fruit apple", "auth secret", "get fruit"] {
+    for line in ["set fruit apple", "auth secret", "2 auth secret", "get fruit"] {
         terminal.press(&format!("{line}\r"));
     }
     terminal.wait_for("\"apple\"");
     terminal.press("\x1b[A\x1b[A");
-    terminal.wait_until("the password", |screen| {
+    terminal.wait_until("the line before the passwords", |screen| {
         let text = screen.contents();
-        text.lines().last().is_some_and(|last| last.starts_with(&format!("{prompt} auth secret")))
+        text.lines().last().is_some_and(|last| last.starts_with(&format!("{prompt} set fruit apple")))
     });
     terminal.press("\x15exit\r");
     assert!(terminal.wait().success());
@@ -317,6 +317,21 @@ fn what_is_longer_than_the_screen_goes_to_a_pager() {
     terminal.wait_for(&format!("\n30) \"30\"\n{prompt}"));
 }
 
+/// A command's time is the server's: that of the pager's reader is no part of it.
+#[test]
+fn reading_in_a_pager_takes_no_time_of_the_command() {
+    let (server, home) = (server(), tempfile::tempdir().unwrap());
+    let port = server.address().port();
+    let prompt = format!("127.0.0.1:{port}>");
+    fill(server.address());
+    let mut terminal = At { environment: &[("PAGER", "sleep 0.7; cat")], ..at(home.path(), port) }.start();
+    terminal.wait_for_last(&prompt);
+    terminal.press("lrange l 0 -1\r");
+    terminal.wait_for(&format!("30) \"30\"\n{prompt}"));
+    terminal.press("blpop nothing 0.6\r");
+    terminal.wait_for("(nil)\n(0.6");
+}
+
 #[test]
 fn a_pager_that_ends_early_or_is_not_there() {
     let (server, home) = (server(), tempfile::tempdir().unwrap());
@@ -354,6 +369,8 @@ fn tables_and_notes_are_for_people() {
     terminal.wait_for("1) 1# \"name\" => \"readers\"");
     terminal.press(":set human\rsetrange long 4095 x\rstrlen long\r");
     terminal.wait_for("(integer) 4096 (4.00K)");
+    terminal.press("hset user age 79000\rhgetall user\r");
+    terminal.wait_for("1# \"age\" => \"79000\"\n");
     terminal.press(":set nohuman\rstrlen long\r");
     terminal.wait_for("(integer) 4096\n");
 }
