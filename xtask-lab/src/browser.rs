@@ -45,6 +45,15 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// Opens a page; gives its elements after the script has run. A word on the console is an error.
 pub fn open(page: &Page<'_>) -> Result<String, Box<dyn Error>> {
+    let (dom, console) = open_with_console(page)?;
+    match console.first() {
+        Some(line) => Err(format!("on the console of {}: {line}", page.address).into()),
+        None => Ok(dom),
+    }
+}
+
+/// Opens a page; gives its elements after the script has run, and the lines on the console.
+pub fn open_with_console(page: &Page<'_>) -> Result<(String, Vec<String>), Box<dyn Error>> {
     let base = || {
         let mut command = Command::new("timeout");
         command.args(["60", page.browser, "--headless", "--no-sandbox", "--disable-gpu"]);
@@ -57,12 +66,12 @@ pub fn open(page: &Page<'_>) -> Result<String, Box<dyn Error>> {
     if !opened.status.success() {
         return Err(format!("{}: {}\n{log}", page.browser, opened.status).into());
     }
-    if let Some(line) = log.lines().find(|line| line.contains("CONSOLE")) {
-        return Err(format!("on the console of {}: {line}", page.address).into());
-    }
+    // The browser's own pages may say something, too.
+    let is_ours = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
+    let console = log.lines().filter(is_ours).map(str::to_owned).collect();
     if let Some(path) = page.screenshot {
         base().arg(format!("--screenshot={}", path.display())).arg(page.address).output()?;
     }
     let _ = std::fs::remove_dir_all(page.profile);
-    Ok(text(&opened.stdout))
+    Ok((text(&opened.stdout), console))
 }

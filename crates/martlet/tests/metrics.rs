@@ -170,6 +170,11 @@ fn a_scraper_finds_what_the_server_has_done() {
     client.command(&["SET", "a", "2"]).unwrap();
     let second = parse(&watched.get("/metrics").body);
     assert_eq!(second["redis_commands_total{cmd=\"set\"}"], 4.0);
+    // A scrape makes no error reply.
+    assert_eq!(second["redis_errors_total{err=\"ERR\"}"], 1.0);
+    assert_eq!(second["redis_total_error_replies"], first["redis_total_error_replies"]);
+    assert!(second.contains_key("redis_latency_percentiles_usec{cmd=\"set\",quantile=\"99.9\"}"));
+    assert!(!second.keys().any(|name| name.starts_with("redis_cluster_state")));
     // One connection to the server does for both.
     let received = "redis_connections_received_total";
     assert_eq!(first[received], second[received]);
@@ -228,7 +233,7 @@ fn who_asks_is_who_the_server_knows() {
     assert!(refused.keys().any(|name| name.contains("NOPERM")), "{refused:?}");
     // She may see her own keys, and no more of others than their names.
     assert_eq!(as_user("/", alice).status, 200);
-    assert!(as_user("/api/key?id=YTE", alice).body.contains("\"value\":\"x\""));
+    assert!(as_user("/api/key?id=YTE", alice).body.contains("\"text\":\"x\""));
     assert!(as_user("/api/key?id=YjE", alice).body.contains("NOPERM"));
     assert_eq!(as_user("/api/slowlog", alice).status, 422);
 }
@@ -275,21 +280,61 @@ fn all_keys_are_found_a_page_at_a_time_and_each_type_is_shown() {
         let value = watched.json(&format!("/api/key?db=3&id={id}"));
         assert_eq!((&value["name"], &value["type"]), (&key["name"], &key["type"]));
         assert!(value["encoding"].is_string() && value["ttl"] == -1 && value["length"].as_u64().unwrap() > 0);
-        shown.insert(key["type"].as_str().unwrap().to_owned(), value["value"].to_string());
+        let beginning = value.get("rows").unwrap_or(&value["text"]);
+        shown.insert(key["type"].as_str().unwrap().to_owned(), beginning.to_string());
     }
     let expected = [
         ("array", r#"[[3,"x"]]"#),
-        ("hash", r#"["f","v"]"#),
-        ("list", r#"["x","y"]"#),
-        ("set", r#"["x"]"#),
+        ("hash", r#"[["f","v"]]"#),
+        ("list", r#"[["x"],["y"]]"#),
+        ("set", r#"[["x"]]"#),
         ("stream", r#"[["1-1",["f","v"]]]"#),
         ("string", r#""text""#),
-        ("zset", r#"["x","1.5"]"#),
+        ("zset", r#"[["x","1.5"]]"#),
     ];
     assert_eq!(shown, expected.map(|(kind, value)| (kind.into(), value.into())).into());
     assert_eq!(watched.json("/api/key?db=3&id=bm9uZQ")["type"], "none");
     assert_eq!(watched.get("/api/keys?db=99").status, 422);
     assert_eq!(watched.get("/api/key?id=%21").status, 422);
+}
+
+/// A name is found however many keys there are; binary names are shown as redis-cli shows them, and found so.
+#[test]
+fn a_key_is_found_by_its_name() {
+    let watched = Watched::start(&["--enable-debug-command", "yes"]);
+    let mut client = watched.client();
+    let binary: &[u8] = b"bin\xff\x00";
+    for request in [
+        vec![&b"DEBUG"[..], b"POPULATE", b"20000"],
+        vec![b"SET", b"session:1", b"x"],
+        vec![b"SET", b"a*b", b"x"],
+        vec![b"HSET", binary, b"f\xfe", b"v"],
+    ] {
+        assert!(!client.command(&request).unwrap().is_error());
+    }
+    let found = |query: &str| {
+        let page = watched.json(&format!("/api/keys?{query}"));
+        assert_eq!(page["cursor"], "0", "{query}");
+        let names = page["keys"].as_array().unwrap().iter();
+        names.map(|key| key["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("match=session:1"), ["session:1"]);
+    assert_eq!(found("match=session:1&type=string"), ["session:1"]);
+    assert_eq!(found("match=session:1&type=hash"), [] as [&str; 0]);
+    assert_eq!(found("match=session:2"), [] as [&str; 0]);
+    assert_eq!(found("match=a%5C*b"), ["a*b"]);
+    let shown = r#""bin\xff\x00""#;
+    assert_eq!(found("match=%22bin%5Cxff%5Cx00%22"), [shown]);
+    let key = watched.json("/api/key?id=Ymlu_wA");
+    assert_eq!(
+        (key["name"].as_str(), key["columns"].to_string()),
+        (Some(shown), r#"["field","value"]"#.into())
+    );
+    assert_eq!(key["rows"].to_string(), r#"[["\"f\\xfe\"","v"]]"#);
+    let page = watched.get("/").body;
+    assert!(
+        page.contains(r#"["string","list","set","hash","zset","stream","array"]"#) && !page.contains("{{")
+    );
 }
 
 #[test]
@@ -397,6 +442,9 @@ fn other_servers_are_shown_too() {
         let samples = parse(&get("/metrics").body);
         assert_eq!(samples["redis_up"], 1.0);
         assert!(samples["redis_memory_used_bytes"] > 0.0 && samples["redis_connected_clients"] >= 1.0);
+        // What this server does not know, or refuses, is not asked at each scrape.
+        let errors = |samples: &BTreeMap<String, f64>| samples["redis_total_error_replies"];
+        assert_eq!(errors(&parse(&get("/metrics").body)), errors(&parse(&get("/metrics").body)));
         let live: Value = serde_json::from_str(&get("/api/live").body).unwrap();
         assert!(live["info"]["server"]["redis_version"].is_string() && live["latency"].is_array());
         assert!(get("/").body.contains("<title>Martlet</title>"));

@@ -17,6 +17,7 @@ mod info;
 mod live;
 mod prometheus;
 mod routes;
+mod shown;
 mod source;
 
 pub use cli::main;

@@ -4,7 +4,8 @@ use martlet_client::resp::Reply;
 use serde_json::{Map, Value, json};
 
 use crate::info::Info;
-use crate::source::{Failure, Login, Source, shown};
+use crate::shown::{lossy, text};
+use crate::source::{Failure, Login, Source};
 
 /// Entries of the slow log, and clients, that are shown.
 const SLOW_SHOWN: &[u8] = b"100";
@@ -23,7 +24,7 @@ pub(crate) fn ask_one(
 /// A reply, unless it is an error.
 pub(crate) fn told(reply: Option<Reply>) -> Result<Reply, Failure> {
     match reply {
-        Some(Reply::Error(text)) => Err(Failure::Refused(shown(&text))),
+        Some(Reply::Error(text)) => Err(Failure::Refused(lossy(&text))),
         Some(reply) => Ok(reply),
         None => Err(Failure::Unreachable("the server did not answer".into())),
     }
@@ -35,11 +36,11 @@ pub(crate) fn json_of(reply: &Reply) -> Value {
         Reply::Int(number) => json!(number),
         Reply::Bool(yes) => json!(yes),
         Reply::NullBulk | Reply::NullArray | Reply::Null => Value::Null,
-        Reply::Error(text) => json!({ "error": shown(text) }),
+        Reply::Error(text) => json!({ "error": lossy(text) }),
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items.iter().map(json_of).collect(),
         Reply::Map(pairs) => pairs.iter().map(|(key, value)| json!([json_of(key), json_of(value)])).collect(),
         Reply::Attributed(_, reply) => json_of(reply),
-        text => text.text().map_or(Value::Null, |text| json!(shown(text))),
+        other => other.text().map_or(Value::Null, |bytes| json!(text(bytes))),
     }
 }
 
@@ -47,7 +48,7 @@ pub(crate) fn json_of(reply: &Reply) -> Value {
 fn object_of(reply: &Reply) -> Value {
     let items = reply.items().unwrap_or_default();
     let pairs = items.chunks_exact(2).filter_map(|pair| match pair {
-        [name, value] => Some((shown(name.text()?), json_of(value))),
+        [name, value] => Some((lossy(name.text()?), json_of(value))),
         _ => None,
     });
     Value::Object(pairs.collect())
@@ -57,7 +58,7 @@ fn object_of(reply: &Reply) -> Value {
 pub(crate) fn may_connect(source: &Source, login: Option<&Login>) -> Result<(), Failure> {
     match source.ask(login, 0, &[vec![b"PING"]])?.first() {
         // A user without the right to PING may see no more than that.
-        Some(Reply::Error(text)) if !text.starts_with(b"NOPERM") => Err(Failure::Refused(shown(text))),
+        Some(Reply::Error(text)) if !text.starts_with(b"NOPERM") => Err(Failure::Refused(lossy(text))),
         _ => Ok(()),
     }
 }
@@ -65,12 +66,12 @@ pub(crate) fn may_connect(source: &Source, login: Option<&Login>) -> Result<(), 
 /// All of INFO, and the histograms of all commands' latencies.
 pub(crate) fn now(source: &Source, login: Option<&Login>) -> Result<Value, Failure> {
     let commands: [Vec<&[u8]>; 2] = [vec![b"INFO", b"EVERYTHING"], vec![b"LATENCY", b"HISTOGRAM"]];
-    let replies = source.ask(login, 0, &commands)?;
+    let replies = source.ask_periodically(login, 1, &commands)?;
     let [info, histograms] = replies.as_slice() else { return Ok(Value::Null) };
     if let Reply::Error(text) = info {
-        return Err(Failure::Refused(shown(text)));
+        return Err(Failure::Refused(lossy(text)));
     }
-    let info = Info::parse(&shown(info.text().unwrap_or_default()));
+    let info = Info::parse(&lossy(info.text().unwrap_or_default()));
     let mut sections = Map::new();
     for (title, fields) in info.sections() {
         let fields = fields.iter().map(|(name, value)| (name.clone(), json!(value)));
@@ -115,7 +116,7 @@ pub(crate) fn slow_log(source: &Source, login: Option<&Login>) -> Result<Value, 
 /// The clients, as CLIENT LIST has them.
 pub(crate) fn clients(source: &Source, login: Option<&Login>) -> Result<Value, Failure> {
     let reply = ask_one(source, login, 0, vec![b"CLIENT", b"LIST"])?;
-    let text = shown(reply.text().unwrap_or_default());
+    let text = lossy(reply.text().unwrap_or_default());
     let client = |line: &str| {
         let fields = line.split(' ').filter_map(|field| field.split_once('='));
         Value::Object(fields.map(|(name, value)| (name.into(), json!(value))).collect())
@@ -131,7 +132,7 @@ pub(crate) fn memory(source: &Source, login: Option<&Login>) -> Result<Value, Fa
 
 /// The keys that cost most, if the server is collecting that.
 pub(crate) fn hot_keys(source: &Source, login: Option<&Login>) -> Result<Value, Failure> {
-    let reply = ask_one(source, login, 0, vec![b"HOTKEYS", b"GET"])?;
+    let reply = told(source.ask_periodically(login, 0, &[vec![b"HOTKEYS", b"GET"]])?.pop())?;
     // One object, or a list of one.
     let reply = match reply.items() {
         Some([only]) if only.items().is_some() => only.clone(),
@@ -146,9 +147,9 @@ pub(crate) fn cluster(source: &Source, login: Option<&Login>) -> Result<Value, F
     let replies = source.ask(login, 0, &commands)?;
     let [nodes, state] = replies.as_slice() else { return Ok(Value::Null) };
     if let Reply::Error(text) = nodes {
-        return Err(Failure::Refused(shown(text)));
+        return Err(Failure::Refused(lossy(text)));
     }
-    let nodes = shown(nodes.text().unwrap_or_default());
+    let nodes = lossy(nodes.text().unwrap_or_default());
     let nodes = nodes.lines().map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
@@ -156,7 +157,7 @@ pub(crate) fn cluster(source: &Source, login: Option<&Login>) -> Result<Value, F
         json!({ "id": word(0), "address": address, "flags": word(2), "primary": word(3), "epoch": word(6),
                 "link": word(7), "slots": words.get(8..).unwrap_or_default() })
     });
-    let state = Info::parse(&shown(state.text().unwrap_or_default()));
+    let state = Info::parse(&lossy(state.text().unwrap_or_default()));
     let state =
         state.sections().flat_map(|(_, fields)| fields).map(|(name, value)| (name.clone(), json!(value)));
     Ok(json!({ "nodes": nodes.collect::<Vec<_>>(), "state": state.collect::<Map<_, _>>() }))
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn replies_become_json() {
         let reply = Reply::Array(vec![Reply::Bulk(b"a\xff".to_vec()), Reply::NullBulk, Reply::Int(2)]);
-        assert_eq!(json_of(&reply), json!(["a\u{fffd}", null, 2]));
+        assert_eq!(json_of(&reply), json!(["\"a\\xff\"", null, 2]));
         let flat = Reply::Array(vec![Reply::Bulk(b"n".to_vec()), Reply::Int(2)]);
         assert_eq!(object_of(&flat), json!({ "n": 2 }));
     }

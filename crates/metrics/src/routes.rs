@@ -9,8 +9,15 @@ use crate::asked::Asked;
 use crate::source::{Failure, Login, Source};
 use crate::{browse, live, prometheus};
 
-/// The page, with all that it needs in it.
-const PAGE: &str = include_str!("page.html");
+/// The page's frame, into which all that it needs is put.
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPT: &str = concat!(
+    include_str!("page/text.js"),
+    include_str!("page/plot.js"),
+    include_str!("page/keys.js"),
+    include_str!("page/page.js"),
+);
 
 /// An answer to a request.
 pub(crate) struct Answer {
@@ -47,7 +54,7 @@ pub(crate) fn answer(source: &Source, asked: &Asked) -> Answer {
         (false, "/") => live::may_connect(source, login).map(|()| Answer {
             status: StatusCode::OK,
             kind: "text/html; charset=utf-8",
-            body: PAGE.replace("{{ALLOWS_WRITES}}", if asked.shows_writes { "true" } else { "false" }),
+            body: page(asked.shows_writes),
         }),
         (false, "/api/live") => as_json(live::now(source, login)),
         (false, "/api/slowlog") => as_json(live::slow_log(source, login)),
@@ -72,6 +79,13 @@ pub(crate) fn answer(source: &Source, asked: &Asked) -> Answer {
             Answer { status: StatusCode::UNPROCESSABLE_ENTITY, kind: "application/json", body }
         }
     })
+}
+
+fn page(shows_writes: bool) -> String {
+    PAGE.replace("{{STYLE}}", STYLE)
+        .replace("{{SCRIPT}}", SCRIPT)
+        .replace("{{ALLOWS_WRITES}}", if shows_writes { "true" } else { "false" })
+        .replace("{{TYPES}}", &browse::type_names().to_string())
 }
 
 /// The user and the password of `Basic …`.

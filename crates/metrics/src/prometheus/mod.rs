@@ -8,34 +8,36 @@ use martlet_base::clock::monotonic;
 use martlet_client::resp::Reply;
 
 use crate::info::{Info, part, parts};
-use crate::source::{Failure, Login, Source, shown};
+use crate::shown::lossy;
+use crate::source::{Failure, Login, Source};
 use names::{Kind, divisor, is_left_out, of_field};
 use text::Metrics;
 
 /// The commands whose replies the metrics are made of.
-const ASKED: [&[&[u8]]; 6] = [
+const ASKED: [&[&[u8]]; 9] = [
     &[b"INFO", b"EVERYTHING"],
     &[b"SLOWLOG", b"LEN"],
     &[b"SLOWLOG", b"GET", b"1"],
     &[b"LATENCY", b"LATEST"],
     &[b"LATENCY", b"HISTOGRAM"],
-    &[b"CLUSTER", b"INFO"],
+    // Shown as `config_…`; servers before Redis 7 take one parameter a request.
+    &[b"CONFIG", b"GET", b"io-threads"],
+    &[b"CONFIG", b"GET", b"maxclients"],
+    &[b"CONFIG", b"GET", b"maxmemory"],
+    &[b"CONFIG", b"GET", b"databases"],
 ];
-/// Parameters that are shown as `config_…`.
-const PARAMETERS: [&str; 4] = ["io-threads", "maxclients", "maxmemory", "databases"];
 
 /// All metrics as text. A server that cannot be asked is one that is not up; commands that the user may not
 /// run are left out.
 pub(crate) fn render(source: &Source, login: Option<&Login>) -> Result<String, Failure> {
     let begun = monotonic();
-    let mut commands: Vec<Vec<&[u8]>> = ASKED.iter().map(|command| command.to_vec()).collect();
-    commands.push([&b"CONFIG"[..], b"GET"].into_iter().chain(PARAMETERS.map(str::as_bytes)).collect());
+    let commands = ASKED.map(<[_]>::to_vec);
     let mut metrics = Metrics::default();
-    let asked = match source.ask(login, 0, &commands) {
+    let asked = match source.ask_periodically(login, 1, &commands) {
         Err(Failure::Unauthorized(why)) => return Err(Failure::Unauthorized(why)),
         Err(Failure::Unreachable(why) | Failure::Refused(why)) => Err(why),
         Ok(replies) => match replies.first() {
-            Some(Reply::Error(text)) => Err(shown(text)),
+            Some(Reply::Error(text)) => Err(lossy(text)),
             _ => Ok(replies),
         },
     };
@@ -45,7 +47,13 @@ pub(crate) fn render(source: &Source, login: Option<&Login>) -> Result<String, F
     let help = "Whether the server could not be asked, and why";
     metrics.add(Kind::Gauge, "exporter_last_scrape_error", help, &[("err", error)], 1.0 - is_up);
     if let Ok(replies) = asked {
-        collect(&mut metrics, &replies);
+        let info = Info::parse(&lossy(replies.first().and_then(Reply::text).unwrap_or_default()));
+        collect(&mut metrics, &info, &replies);
+        if info.get("cluster_enabled") == Some("1") {
+            // Other servers answer it with an error.
+            let state = source.ask_periodically(login, 0, &[vec![b"CLUSTER", b"INFO"]]).unwrap_or_default();
+            collect_cluster(&mut metrics, state.first());
+        }
     }
     let help = "Seconds that asking the server took";
     let seconds = begun.elapsed().as_secs_f64();
@@ -53,10 +61,10 @@ pub(crate) fn render(source: &Source, login: Option<&Login>) -> Result<String, F
     Ok(metrics.text())
 }
 
-fn collect(metrics: &mut Metrics, replies: &[Reply]) {
-    let [info, slow_length, slowest, events, histograms, cluster, parameters] = replies else { return };
-    let info = Info::parse(&shown(info.text().unwrap_or_default()));
-    collect_info(metrics, &info);
+/// Of the replies to [`ASKED`], the first of which is INFO.
+fn collect(metrics: &mut Metrics, info: &Info, replies: &[Reply]) {
+    let [_, slow_length, slowest, events, histograms, parameters @ ..] = replies else { return };
+    collect_info(metrics, info);
     if let Some(length) = slow_length.integer() {
         metrics.add(Kind::Gauge, "slowlog_length", "Entries of the slow log", &[], length as f64);
     }
@@ -68,24 +76,17 @@ fn collect(metrics: &mut Metrics, replies: &[Reply]) {
     }
     for event in events.items().unwrap_or_default() {
         let Some([name, last, ms, ..]) = event.items() else { continue };
-        let name = shown(name.text().unwrap_or_default());
+        let name = lossy(name.text().unwrap_or_default());
         let labels = [("event_name", name.as_str())];
         let (last, ms) = (last.integer().unwrap_or(0) as f64, ms.integer().unwrap_or(0) as f64);
         metrics.add(Kind::Gauge, "latency_spike_last", "When it last happened", &labels, last);
         let help = "Seconds that it took then";
         metrics.add(Kind::Gauge, "latency_spike_duration_seconds", help, &labels, ms / 1e3);
     }
-    collect_histograms(metrics, histograms, &info);
-    if info.get("cluster_enabled") == Some("1") {
-        let state = Info::parse(&shown(cluster.text().unwrap_or_default()));
-        state
-            .sections()
-            .flat_map(|(_, fields)| fields)
-            .for_each(|(name, value)| add_field(metrics, name, value));
-    }
-    let words: Vec<String> = parameters.items().unwrap_or_default().iter().filter_map(text_of).collect();
-    for pair in words.chunks_exact(2) {
-        if let [name, value] = pair
+    collect_histograms(metrics, histograms, info);
+    for parameter in parameters {
+        let words: Vec<String> = parameter.items().unwrap_or_default().iter().filter_map(text_of).collect();
+        if let [name, value] = words.as_slice()
             && let Ok(value) = value.parse()
         {
             metrics.add(Kind::Gauge, &format!("config_{name}"), "", &[], value);
@@ -93,8 +94,14 @@ fn collect(metrics: &mut Metrics, replies: &[Reply]) {
     }
 }
 
+fn collect_cluster(metrics: &mut Metrics, state: Option<&Reply>) {
+    let state = Info::parse(&lossy(state.and_then(Reply::text).unwrap_or_default()));
+    let fields = state.sections().flat_map(|(_, fields)| fields);
+    fields.for_each(|(name, value)| add_field(metrics, name, value));
+}
+
 fn text_of(reply: &Reply) -> Option<String> {
-    reply.text().map(shown)
+    reply.text().map(lossy)
 }
 
 fn collect_info(metrics: &mut Metrics, info: &Info) {
@@ -179,10 +186,10 @@ fn add_command(metrics: &mut Metrics, name: &str, value: &str) {
 
 fn add_percentiles(metrics: &mut Metrics, name: &str, value: &str, info: &Info) {
     let Some(command) = name.strip_prefix("latency_percentiles_usec_") else { return };
+    // redis_exporter labels them by the percentile: 99.9.
     let quantiles: Vec<(f64, f64)> = parts(value)
         .filter_map(|(percentile, usec)| {
-            let percentile: f64 = percentile.strip_prefix('p')?.parse().ok()?;
-            Some((percentile / 100.0, usec.parse().ok()?))
+            Some((percentile.strip_prefix('p')?.parse().ok()?, usec.parse().ok()?))
         })
         .collect();
     let help = "Microseconds that the slowest share of a command's calls took";
@@ -329,7 +336,7 @@ mod tests {
             master_port:6379\r\nmaster_link_status:up\r\nslave_read_only:1\r\n\
             slave0:ip=1.2.3.4,port=5,state=online,offset=9,lag=1\r\n# Commandstats\r\n\
             cmdstat_config|get:calls=2,usec=30,usec_per_call=15.00,rejected_calls=0,failed_calls=1\r\n# Errorstats\r\n\
-            errorstat_ERR:count=4\r\n# Latencystats\r\nlatency_percentiles_usec_config|get:p50=10.5,p99=20.5\r\n\
+            errorstat_ERR:count=4\r\n# Latencystats\r\nlatency_percentiles_usec_config|get:p50=10.5,p99=20.5,p99.9=30.5\r\n\
             # Cluster\r\ncluster_enabled:1\r\n# Keyspace\r\ndb0:keys=5,expires=1,avg_ttl=1500,subexpiry=2\r\n\
             # Keysizes\r\ndb0_distrib_strings_sizes:1=3,2=4\r\n";
         let histogram = Reply::Array(vec![
@@ -349,11 +356,13 @@ mod tests {
                 Reply::Int(9),
             ])]),
             Reply::Array(vec![bulk("config"), histogram]),
-            bulk("cluster_state:ok\r\ncluster_known_nodes:3\r\n"),
-            Reply::Array(["maxclients", "100", "maxmemory", "0"].map(bulk).to_vec()),
+            Reply::Array(vec![]),
+            Reply::Array(["maxclients", "100"].map(bulk).to_vec()),
+            Reply::Array(["maxmemory", "0"].map(bulk).to_vec()),
         ];
         let mut metrics = Metrics::default();
-        collect(&mut metrics, &replies);
+        collect(&mut metrics, &Info::parse(info), &replies);
+        collect_cluster(&mut metrics, Some(&bulk("cluster_state:ok\r\ncluster_known_nodes:3\r\n")));
         let text = metrics.text();
         for line in [
             "redis_memory_used_bytes 7",
@@ -368,7 +377,8 @@ mod tests {
             "redis_commands_duration_seconds_total{cmd=\"config|get\"} 0.00003",
             "redis_commands_failed_calls_total{cmd=\"config|get\"} 1",
             "redis_errors_total{err=\"ERR\"} 4",
-            "redis_latency_percentiles_usec{cmd=\"config|get\",quantile=\"0.5\"} 10.5",
+            "redis_latency_percentiles_usec{cmd=\"config|get\",quantile=\"50\"} 10.5",
+            "redis_latency_percentiles_usec{cmd=\"config|get\",quantile=\"99.9\"} 30.5",
             "redis_latency_percentiles_usec_count{cmd=\"config|get\"} 2",
             "redis_commands_latencies_usec_bucket{cmd=\"config\",le=\"33\"} 2",
             "redis_commands_latencies_usec_sum{cmd=\"config\"} 30",
