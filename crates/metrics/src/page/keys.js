@@ -132,9 +132,18 @@ async function showHot() {
     });
     fill(table, [["key", "t"], ["by", ""], ["amount", "n"]], rows, { empty: "No keys so far" });
     place.replaceChildren(table);
-  } catch (why) { place.replaceChildren(make("span", why.message, "dim")); }
+  } catch (why) {
+    if (why instanceof Unreachable) throw why;
+    place.replaceChildren(make("span", why.message, "dim"));
+  }
 }
-function run(db, command) {
+// A command may change something: it is not sent again when the server is back.
+async function run(db, command) {
+  try {
+    return await send(db, command);
+  } catch (why) { throw new Error(why.message); }
+}
+function send(db, command) {
   return ask("/api/command", { method: "POST", headers: { "x-martlet": "page", "content-type": "application/json" }, body: JSON.stringify({ db: Number(db), command }) });
 }
 async function runTyped(event) {

@@ -8,12 +8,16 @@ let tab = "overview", before = null, last = null, lastAt = performance.now(), fa
 // That there were two looks, of which the second tells of what happened between them.
 const seen = new Promise((resolve) => (sawTwice = resolve));
 
+// There is no connection: the next look will say so, or has.
+class Unreachable extends Error {}
+
 async function ask(path, options) {
   let response;
   try {
     response = await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS), ...options });
   } catch (why) {
-    throw new Error(why.name === "TimeoutError" ? `${location.host} does not answer.` : `${location.host} cannot be reached: the server has ended, or the network is interrupted.`);
+    if (why.name === "TimeoutError") throw new Error(`${location.host} does not answer.`);
+    throw new Unreachable(`${location.host} cannot be reached: the server has ended, or the network is interrupted.`);
   }
   const text = await response.text();
   if (!response.ok) {
@@ -25,18 +29,23 @@ async function ask(path, options) {
 }
 // An error of some part of the page stays until that part succeeds, it is dismissed, or another tab is opened.
 let problemOf = null;
+// What could not be asked, and is asked again once the server is back.
+let missed = null;
 function report(part, message) {
   problemOf = part;
   $("problem").hidden = !message;
   $("problem").firstElementChild.textContent = message;
 }
 function guarded(part, work) {
-  return async (event) => {
+  return async function again(event) {
     event?.preventDefault?.();
     try {
-      await work(event);
+      await work();
       if (problemOf === part) report(null, "");
-    } catch (why) { report(part, why.message); }
+    } catch (why) {
+      if (why instanceof Unreachable) missed = again;
+      else report(part, why.message);
+    }
   };
 }
 // Says when the figures are no longer the server's.
@@ -60,6 +69,9 @@ async function look() {
     [failure, lastAt] = ["", performance.now()];
     show();
     if (before) sawTwice();
+    const work = missed;
+    missed = null;
+    work?.();
   } catch (why) {
     failure = why.message;
   }
@@ -168,8 +180,8 @@ async function showCluster() {
 }
 async function showSlow() {
   const entries = await ask("/api/slowlog");
-  fill(document.querySelector("#slow table"), [["when", ""], ["ms", "n"], ["command", "t"], ["client", "t"]], entries.map((entry) => [
-    new Date(entry.time * 1000).toLocaleString(), (entry.usec / 1000).toFixed(1), (entry.command || []).join(" "), `${entry.client || ""} ${entry.name || ""}`]), { empty: "No command was slow" });
+  fill(document.querySelector("#slow table"), [["when", ""], ["took", "n"], ["command", "t"], ["client", "t"]], entries.map((entry) => [
+    new Date(entry.time * 1000).toLocaleString(), perhaps(entry.usec, duration), (entry.command || []).join(" "), `${entry.client || ""} ${entry.name || ""}`]), { empty: "No command was slow" });
 }
 async function showClients() {
   const { total, clients } = await ask("/api/clients");
@@ -186,7 +198,7 @@ const REFRESHED = { slow: showSlow, clients: showClients, server: () => Promise.
 async function openKeys() {
   const id = wanted.get("key");
   wanted.delete("key");
-  if (!search) await findFirst();
+  if (!search?.looked) await findFirst();
   if (id) await showKey(id);
 }
 // The address says what is shown: the tab, and of the keys the search and the key.
@@ -202,6 +214,7 @@ function settled(name) {
 function open(name) {
   tab = name;
   if (problemOf) report(null, "");
+  missed = null;
   for (const other of Object.keys(TABS)) $(other).hidden = other !== name;
   for (const button of $("tabs").children) {
     button.setAttribute("aria-selected", String(button.dataset.tab === name));
