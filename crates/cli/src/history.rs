@@ -3,6 +3,7 @@
 //! Invariants: a line that holds a password is not added, neither to the file nor in memory. A file that
 //! cannot be read as lines of text is not overwritten.
 
+use crate::line::is_repeat;
 use martlet_protocol::quote;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -124,9 +125,7 @@ fn holds_password(line: &str) -> bool {
 /// The words without a number before them, which says how often a command runs.
 fn without_repeat(words: &[Vec<u8>]) -> &[Vec<u8>] {
     match words {
-        [first, rest @ ..] if std::str::from_utf8(first).is_ok_and(|first| first.parse::<i64>().is_ok()) => {
-            rest
-        }
+        [first, rest @ ..] if is_repeat(first) => rest,
         words => words,
     }
 }
@@ -164,6 +163,7 @@ mod tests {
             "config set primaryauth x",
             "2 auth secret",
             "-1 AUTH secret",
+            "99999999999999999999 auth secret",
             "auth \"secret",
             "\"auth\" 'se cret",
             "3 acl setuser me '>secret",

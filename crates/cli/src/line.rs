@@ -71,6 +71,12 @@ pub fn goes_on(text: &str) -> bool {
     is_open && !text.ends_with('\n')
 }
 
+/// Whether a word before a command says how often it runs; the number may be out of range.
+pub fn is_repeat(word: &[u8]) -> bool {
+    let digits = word.strip_prefix(b"-").or(word.strip_prefix(b"+")).unwrap_or(word);
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+}
+
 /// The lines of a text that was pasted; a quoted string that has several lines stays whole.
 pub fn split_lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();

@@ -9,7 +9,7 @@ use crate::format::{Expected, Output};
 use crate::help;
 use crate::history::{History, dotfile};
 use crate::interrupt;
-use crate::line::split_lines;
+use crate::line::{is_repeat, split_lines};
 use crate::prompt::{self, Prompt, Typed};
 use crate::session::{Failure, Session};
 use crate::settings::Settings;
@@ -285,8 +285,7 @@ fn show(text: &str) {
 /// A number before a command says how often it runs.
 fn split_repeat(words: &[Vec<u8>]) -> Result<(i64, &[Vec<u8>]), &'static str> {
     let [first, rest @ ..] = words else { return Ok((1, words)) };
-    let digits = first.strip_prefix(b"-").or(first.strip_prefix(b"+")).unwrap_or(first);
-    if rest.is_empty() || digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+    if rest.is_empty() || !is_repeat(first) {
         return Ok((1, words));
     }
     let number = std::str::from_utf8(first).ok().and_then(|number| number.parse().ok());
