@@ -86,13 +86,14 @@ impl Source {
         commands: &[Vec<&[u8]>],
     ) -> Result<Vec<Reply>, Failure> {
         let login = login.unwrap_or(&self.login);
-        if let Some(mut session) = self.take_kept(login)
-            && let Ok(replies) = session.ask(database, commands)
-        {
-            self.keep(login, session);
-            return Ok(replies);
+        if let Some(mut session) = self.take_kept(login) {
+            if let Ok(replies) = session.ask(database, commands) {
+                self.keep(login, session);
+                return Ok(replies);
+            }
+            // It has been closed since, and another server may be there, which knows other commands.
+            lock(&self.refused).clear();
         }
-        // A kept connection may have been closed since, and another server may be there.
         let mut session = self.begin(login)?;
         let replies = session.ask(database, commands).map_err(|why| Failure::Unreachable(why.to_string()))?;
         let wants_password =
