@@ -15,6 +15,7 @@ const MAN: &[&str] = &[
     "crates/cli/",
     "crates/martlet/",
     "crates/metrics/",
+    "crates/spec/src/data_type.rs",
     "crates/reproduce/",
     "crates/sentinel/",
     "docs/configuration.md",
@@ -33,6 +34,7 @@ const PYTHON: &[&str] = &[
 const PAGES: &[&str] = &[
     "crates/bench/",
     "crates/metrics/",
+    "crates/spec/src/data_type.rs",
     "xtask-lab/src/browser.rs",
     "xtask-lab/src/dashboard.rs",
     "xtask-lab/src/report_page.rs",
