@@ -54,7 +54,7 @@ const CURSOR_SHIFT: u32 = 64 - DEPTH_MAX;
 
 /// The kind of a table's entries.
 pub trait Kind: 'static {
-    /// Whether entries have values and expiry times.
+    /// Whether entries have values.
     const HAS_VALUES: bool;
 
     /// The hash of a member or field.
@@ -159,7 +159,7 @@ impl<K: Kind> Table<K> {
     /// Whether there is an entry for `field`.
     #[inline]
     pub fn contains(&self, hash: u64, field: &[u8]) -> bool {
-        self.leaf(hash).is_some_and(|leaf| leaf.find::<K>(hash, field).is_some())
+        self.leaf(hash).is_some_and(|leaf| leaf.find(hash, field).is_some())
             || self.excess_entry(hash, field).is_some()
     }
 
@@ -167,7 +167,7 @@ impl<K: Kind> Table<K> {
     #[inline]
     pub fn get(&self, hash: u64, field: &[u8]) -> Option<Entry<'_>> {
         let leaf = self.leaf(hash)?;
-        match leaf.find::<K>(hash, field) {
+        match leaf.find(hash, field) {
             Some(place) => Some(leaf.entry::<K>(place)),
             None => self.excess_entry(hash, field),
         }

@@ -1,7 +1,7 @@
-//! The bytes of one entry in a leaf: a member (set), or field, value and perhaps an expiry time (hash).
+//! The bytes of one entry in a leaf: perhaps an expiry time, then a member (set), or field and value (hash).
 //!
 //! ```text
-//! set:   text                          hash:  [0xFF, expiry: 8 bytes] text text
+//! set:   [0xFF, expiry: 8 bytes] text  hash:  [0xFF, expiry: 8 bytes] text text
 //! text:  length 0..=247, bytes  |  248, length: 2 bytes, bytes  |  249, pointer: 8 bytes
 //! ```
 //!
@@ -34,7 +34,7 @@ pub struct Entry<'a> {
     pub field: &'a [u8],
     /// The field's value; empty in a set.
     pub value: &'a [u8],
-    /// When the field expires, in milliseconds since the Unix epoch; [`NO_EXPIRY`] if it does not.
+    /// When the entry expires, in milliseconds since the Unix epoch; [`NO_EXPIRY`] if it does not.
     pub expire_at_ms: i64,
 }
 
@@ -65,9 +65,9 @@ impl NewEntry<'_> {
         let mut size = text_size(self.field.len());
         if K::HAS_VALUES {
             size += text_size(self.value.len());
-            if self.expire_at_ms != NO_EXPIRY {
-                size += TIMED_BYTES;
-            }
+        }
+        if self.expire_at_ms != NO_EXPIRY {
+            size += TIMED_BYTES;
         }
         size
     }
@@ -92,7 +92,7 @@ impl NewEntry<'_> {
     pub unsafe fn write<K: Kind>(&self, mut at: *mut u8) {
         // SAFETY: the parts add up to `size`, which the caller promised.
         unsafe {
-            if K::HAS_VALUES && self.expire_at_ms != NO_EXPIRY {
+            if self.expire_at_ms != NO_EXPIRY {
                 write_expiry(at, self.expire_at_ms);
                 at = at.add(TIMED_BYTES);
             }
@@ -194,18 +194,18 @@ unsafe fn blob_at(at: *const u8) -> ManuallyDrop<Blob> {
 /// Whether the entry at `at` is that of `field`.
 ///
 /// # Safety
-/// `at` is the start of an entry in a live leaf of kind `K`.
+/// `at` is the start of an entry in a live leaf.
 #[inline(always)]
-pub(super) unsafe fn field_is<K: Kind>(mut at: *const u8, field: &[u8]) -> bool {
+pub(super) unsafe fn field_is(mut at: *const u8, field: &[u8]) -> bool {
     // SAFETY: reads what `NewEntry::write` wrote.
     unsafe {
-        if K::HAS_VALUES && at.read() == TIMED {
-            at = at.add(TIMED_BYTES);
-        }
         let code = at.read();
         if code < LONG {
             return usize::from(code) == field.len()
                 && std::slice::from_raw_parts(at.add(1), field.len()) == field;
+        }
+        if code == TIMED {
+            at = at.add(TIMED_BYTES);
         }
         read_text(at).0 == field
     }
@@ -221,7 +221,7 @@ pub(super) unsafe fn read<'a, K: Kind>(start: *const u8) -> (Entry<'a>, usize) {
     let mut at = start;
     // SAFETY: reads what `NewEntry::write` wrote.
     unsafe {
-        if K::HAS_VALUES && at.read() == TIMED {
+        if at.read() == TIMED {
             entry.expire_at_ms = at.add(1).cast::<i64>().read_unaligned();
             at = at.add(TIMED_BYTES);
         }
@@ -236,11 +236,11 @@ pub(super) unsafe fn read<'a, K: Kind>(start: *const u8) -> (Entry<'a>, usize) {
 /// Whether the entry at `at` has an expiry time.
 ///
 /// # Safety
-/// `at` is the start of an entry in a live leaf of kind `K`.
+/// `at` is the start of an entry in a live leaf.
 #[inline]
-pub(super) unsafe fn is_timed<K: Kind>(at: *const u8) -> bool {
+pub(super) unsafe fn is_timed(at: *const u8) -> bool {
     // SAFETY: an entry has at least one byte.
-    K::HAS_VALUES && unsafe { at.read() } == TIMED
+    unsafe { at.read() == TIMED }
 }
 
 /// Calls `f` with each of the entry's blobs; `f` decides on the reference.
@@ -250,7 +250,7 @@ pub(super) unsafe fn is_timed<K: Kind>(at: *const u8) -> bool {
 unsafe fn each_blob<K: Kind>(mut at: *const u8, mut f: impl FnMut(ManuallyDrop<Blob>)) {
     // SAFETY: reads what `NewEntry::write` wrote.
     unsafe {
-        if is_timed::<K>(at) {
+        if is_timed(at) {
             at = at.add(TIMED_BYTES);
         }
         for _ in 0..if K::HAS_VALUES { 2 } else { 1 } {

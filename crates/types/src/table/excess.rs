@@ -185,11 +185,16 @@ impl<K: Kind> Table<K> {
             return false;
         }
         if K::HAS_VALUES {
-            self.remove_from_excess(hash, new.field);
-            // The tree keeps at least an empty leaf, unless this was the table's only entry.
-            self.insert(hash, new.field, new.value, new.expire_at_ms);
+            self.rewrite_excess(hash, new);
         }
         true
+    }
+
+    /// Removes an entry that is not in the tree and adds another one of its field.
+    fn rewrite_excess(&mut self, hash: u64, new: &NewEntry<'_>) {
+        self.remove_from_excess(hash, new.field);
+        // The tree keeps at least an empty leaf, unless this was the table's only entry.
+        self.insert(hash, new.field, new.value, new.expire_at_ms);
     }
 
     /// Gives an entry that is not in the tree another expiry time; whether there is one.
@@ -197,7 +202,8 @@ impl<K: Kind> Table<K> {
     pub(super) fn set_expiry_in_excess(&mut self, hash: u64, field: &[u8], expire_at_ms: i64) -> bool {
         let Some(found) = self.excess_entry(hash, field) else { return false };
         let value = found.value.to_vec();
-        self.replace_in_excess(hash, &NewEntry { field, value: &value, expire_at_ms })
+        self.rewrite_excess(hash, &NewEntry { field, value: &value, expire_at_ms });
+        true
     }
 
     /// As [`Table::collect_expired`], for entries outside the tree.

@@ -306,7 +306,7 @@ impl Leaf {
 
     /// Where the entry of `field` is.
     #[inline(always)]
-    pub fn find<K: Kind>(self, hash: u64, field: &[u8]) -> Option<Place> {
+    pub fn find(self, hash: u64, field: &[u8]) -> Option<Place> {
         let tag = tag_of(hash);
         let mut index = self.home(hash);
         for _ in 0..=self.ring() {
@@ -315,7 +315,7 @@ impl Leaf {
             while candidates != 0 {
                 let slot = candidates.trailing_zeros() as usize;
                 // SAFETY: a slot in use points to an entry.
-                if unsafe { entry::field_is::<K>(self.address(group.offset(slot)), field) } {
+                if unsafe { entry::field_is(self.address(group.offset(slot)), field) } {
                     return Some(Place { group: index, slot });
                 }
                 candidates &= candidates - 1;
@@ -413,7 +413,7 @@ impl Leaf {
         let offset = self.used();
         // SAFETY: nothing lacks, so `size` bytes from `used` are free.
         unsafe { new.write::<K>(self.address(offset)) };
-        self.adopt(hash, offset, size, new.blobs(), K::HAS_VALUES && new.expire_at_ms != NO_EXPIRY);
+        self.adopt(hash, offset, size, new.blobs(), new.expire_at_ms != NO_EXPIRY);
     }
 
     /// Points a slot to the entry that has just been written at `offset`, the arena's end.
@@ -519,7 +519,7 @@ impl Leaf {
         // SAFETY: a slot in use points to an entry; the write lies inside it, or in free bytes at the end.
         unsafe {
             let header = self.header();
-            match (entry::is_timed::<K>(at), expire_at_ms != NO_EXPIRY) {
+            match (entry::is_timed(at), expire_at_ms != NO_EXPIRY) {
                 (false, false) => {}
                 (true, true) => entry::write_expiry(at, expire_at_ms),
                 (true, false) => {
@@ -680,7 +680,7 @@ impl Leaf {
             bytes += size;
             let hash = K::hash(entry.field);
             assert!(depth == 0 || (hash ^ prefix) >> (64 - depth) == 0, "entry in the wrong leaf");
-            assert!(self.find::<K>(hash, entry.field).is_some(), "entry not found");
+            assert!(self.find(hash, entry.field).is_some(), "entry not found");
         });
         assert_eq!((count, timed, blobs), (self.count(), self.timed(), self.blobs()));
         assert_eq!(bytes, self.live_bytes());

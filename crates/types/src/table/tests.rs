@@ -188,10 +188,11 @@ fn run<K: Kind>(ops: &[Op], space: u16) {
 
 fn insert<K: Kind>(table: &mut Table<K>, model: &mut Model, field: &[u8], value: &[u8], expire_at_ms: i64) {
     let is_new = table.insert(K::hash(field), field, value, expire_at_ms);
+    assert_eq!(is_new, !model.contains_key(field));
     if K::HAS_VALUES {
-        assert_eq!(is_new, model.insert(field.to_vec(), (value.to_vec(), expire_at_ms)).is_none());
-    } else {
-        assert_eq!(is_new, model.insert(field.to_vec(), (Vec::new(), NO_EXPIRY)).is_none());
+        model.insert(field.to_vec(), (value.to_vec(), expire_at_ms));
+    } else if is_new {
+        model.insert(field.to_vec(), (Vec::new(), expire_at_ms));
     }
 }
 
@@ -203,7 +204,7 @@ fn apply<K: Kind>(op: &Op, space: u16, table: &mut Table<K>, model: &mut Model, 
             let key = key(*k, space);
             assert_eq!(table.remove(K::hash(&key), &key), model.remove(&key).is_some());
         }
-        Op::SetExpiry(k, t) if K::HAS_VALUES => {
+        Op::SetExpiry(k, t) => {
             let key = key(*k, space);
             let known = model.get_mut(&key).map(|entry| entry.1 = time(t)).is_some();
             assert_eq!(table.set_expiry(K::hash(&key), &key, time(t)), known);
@@ -235,7 +236,7 @@ fn apply<K: Kind>(op: &Op, space: u16, table: &mut Table<K>, model: &mut Model, 
             let popped = table.pop_random(random, &mut field);
             assert_eq!(popped, model.remove(&field).is_some());
         }
-        Op::SetExpiry(..) | Op::Clone => {}
+        Op::Clone => {}
     }
 }
 

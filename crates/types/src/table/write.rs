@@ -54,13 +54,11 @@ impl<K: Kind> Table<K> {
         }
     }
 
-    /// Adds an entry. In a hash, an entry of the same field is overwritten; in a set, value and time are left
-    /// out. Returns whether the field is new.
+    /// Adds an entry. In a hash, an entry of the same field is overwritten; in a set, it stays as it is, its
+    /// time too, and values are left out. Returns whether the field is new.
     pub fn insert(&mut self, hash: u64, field: &[u8], value: &[u8], expire_at_ms: i64) -> bool {
-        let new = match K::HAS_VALUES {
-            true => NewEntry { field, value, expire_at_ms },
-            false => NewEntry { field, value: &[], expire_at_ms: NO_EXPIRY },
-        };
+        let value = if K::HAS_VALUES { value } else { &[] };
+        let new = NewEntry { field, value, expire_at_ms };
         if self.excess.is_some() && self.replace_in_excess(hash, &new) {
             return false;
         }
@@ -72,7 +70,7 @@ impl<K: Kind> Table<K> {
                 self.root = leaf.into();
                 continue;
             };
-            if let Some(place) = spot.leaf.find::<K>(hash, field) {
+            if let Some(place) = spot.leaf.find(hash, field) {
                 if !K::HAS_VALUES {
                     return false;
                 }
@@ -114,7 +112,7 @@ impl<K: Kind> Table<K> {
     pub fn remove(&mut self, hash: u64, field: &[u8]) -> bool {
         loop {
             let Some(mut spot) = self.spot(hash) else { return false };
-            let Some(place) = spot.leaf.find::<K>(hash, field) else {
+            let Some(place) = spot.leaf.find(hash, field) else {
                 return self.excess.is_some() && self.remove_from_excess(hash, field);
             };
             if !spot.is_writable() {
@@ -306,7 +304,7 @@ impl<K: Kind> Table<K> {
     pub fn set_expiry(&mut self, hash: u64, field: &[u8], expire_at_ms: i64) -> bool {
         loop {
             let Some(mut spot) = self.spot(hash) else { return false };
-            let Some(place) = spot.leaf.find::<K>(hash, field) else {
+            let Some(place) = spot.leaf.find(hash, field) else {
                 return self.excess.is_some() && self.set_expiry_in_excess(hash, field, expire_at_ms);
             };
             let old = spot.leaf.entry::<K>(place);
