@@ -11,8 +11,8 @@ use martlet_command::{Control, Settings};
 use martlet_engine::{Engine, Keys};
 use martlet_journal::aof::{CommandReader, Item, Manifest};
 use martlet_journal::encode;
-use martlet_protocol::request::{Args, OwnedArgs};
 use martlet_persistence::aof::replay::Replay;
+use martlet_protocol::request::{Args, OwnedArgs};
 use martlet_server::registry::Registry;
 use martlet_server::scripting::libraries::Libraries;
 

@@ -104,7 +104,7 @@ fn read_field(ctx: &mut Context<'_>, f: impl FnOnce(&mut Reply, Option<Field<'_>
     let may_have_expired = field.is_none() && hash.next_expiry_ms() <= due_ms;
     f(reply, field);
     if may_have_expired {
-        keys.expire_fields(&key, [name]);
+        keys.expire_parts::<Hash>(&key, [name]);
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn find_for_write<'k>(keys: &'k mut Keys, key: &Key<'_>, name: &[u8]) -> Result<
     let due_ms = keys.due_ms();
     let due = keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms);
     if due {
-        keys.expire_fields(key, [name]);
+        keys.expire_parts::<Hash>(key, [name]);
     }
     Ok(keys.get(key).and_then(|entry| entry.object::<Hash>()).and_then(|hash| hash.get(name, due_ms)))
 }
@@ -238,7 +238,7 @@ fn hmget(ctx: &mut Context<'_>) -> Outcome {
         value_or_null(reply, hash.and_then(|hash| hash.get(name, due_ms)));
     }
     if hash.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
-        keys.expire_fields(&key, names.iter());
+        keys.expire_parts::<Hash>(&key, names.iter());
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ pub mod string;
 mod syntax_tests;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod times;
 pub mod transaction;
 pub mod zset;
 

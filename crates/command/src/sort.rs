@@ -25,6 +25,7 @@ use martlet_types::zset::ZSet;
 
 use crate::Handler;
 use crate::context::Context;
+use crate::set::expire_operands;
 
 /// The family.
 pub static COMMANDS: &[&Command<Handler>] = &[&SORT, &SORT_RO];
@@ -191,6 +192,10 @@ struct Item<'a> {
 
 fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
     let mut request = Request::parse(ctx, read_only)?;
+    if request.store.is_some() {
+        expire_operands(ctx.keys, &[ctx.key(1)]);
+    }
+    let due_ms = ctx.keys.due_ms();
     // A clone shares the elements, which then stay while other keys are looked up and the destination is
     // replaced.
     let source = match ctx.keys.lookup(&ctx.key(1)) {
@@ -201,7 +206,7 @@ fn run(ctx: &mut Context<'_>, read_only: bool) -> Outcome {
         // A stored result, or one that a script relies on, must not depend on the order inside a set.
         (request.unsorted, request.alpha, request.by) = (false, true, None);
     }
-    let elements = source.elements(request.unsorted && request.descending);
+    let elements = source.elements(request.unsorted && request.descending, due_ms);
     let wanted = request.range(elements.len());
     let mut items: Vec<Item<'_>> =
         elements.into_iter().map(|element| Item { element, score: 0.0, text: None }).collect();
@@ -241,12 +246,13 @@ impl Source {
         matches!(self, Source::Set(_))
     }
 
-    /// All elements; from the last to the first if `backwards`, where they have an order.
-    fn elements(&self, backwards: bool) -> Vec<Element<'_>> {
+    /// All elements that have not expired by `due_ms`; from the last to the first if `backwards`, where they have an
+    /// order.
+    fn elements(&self, backwards: bool, due_ms: i64) -> Vec<Element<'_>> {
         match self {
             Source::List(list) if backwards => list.iter_back_from(list.len().saturating_sub(1)).collect(),
             Source::List(list) => list.iter().collect(),
-            Source::Set(set) => set.iter().collect(),
+            Source::Set(set) => set.live(due_ms).collect(),
             Source::ZSet(set) => set.range(0..set.len(), backwards).map(|entry| entry.member).collect(),
         }
     }
@@ -322,7 +328,7 @@ fn resolve(keys: &mut Keys, pattern: &[u8], element: &Element<'_>) -> Option<Vec
     let hash = entry.object::<Hash>()?;
     let value = hash.get(field, due_ms).map(|found| found.value.to_vec());
     if value.is_none() && hash.next_expiry_ms() <= due_ms {
-        keys.expire_fields(&key, [field]);
+        keys.expire_parts::<Hash>(&key, [field]);
     }
     value
 }

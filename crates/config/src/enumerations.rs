@@ -282,6 +282,12 @@ enumerations! {
         V13 = "13",
         /// Redis 8.8's.
         V14 = "14",
+        /// Redis 8.10's.
+        V15 = "15",
+        /// Between Redis 8.10 and 8.12.
+        V16 = "16",
+        /// Redis 8.12's.
+        V17 = "17",
         /// Valkey 9's.
         Valkey80 = "80",
     }
@@ -367,6 +373,9 @@ impl RdbVersion {
             RdbVersion::V12 => Some(12),
             RdbVersion::V13 => Some(13),
             RdbVersion::V14 => Some(14),
+            RdbVersion::V15 => Some(15),
+            RdbVersion::V16 => Some(16),
+            RdbVersion::V17 => Some(17),
             RdbVersion::Valkey80 => Some(80),
         }
     }

@@ -63,7 +63,7 @@ pub struct Counters {
     pub keyspace_misses: Counter,
     /// Keys deleted because their time had come.
     pub expired_keys: Counter,
-    /// Hash fields deleted because their time had come.
+    /// Fields and members deleted because their time had come.
     pub expired_fields: Counter,
     /// Keys deleted to stay below maxmemory.
     pub evicted_keys: Counter,

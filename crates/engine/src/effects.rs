@@ -147,10 +147,11 @@ impl Effects {
         }
     }
 
-    /// Records the deletion of a hash field whose time had come, besides whatever the command itself does.
-    pub fn expired_field(&mut self, db: usize, key: &[u8], field: &[u8]) {
+    /// Records the removal of a part of a value whose time had come, by `command`, besides whatever the
+    /// command itself does.
+    pub fn expired_part(&mut self, db: usize, command: &[u8], key: &[u8], name: &[u8]) {
         if self.recording {
-            self.pending.push_loose(db, |out| encode(out, [b"HDEL", key, field].into_iter()));
+            self.pending.push_loose(db, |out| encode(out, [command, key, name].into_iter()));
         }
     }
 

@@ -4,8 +4,8 @@
 mod alone;
 mod caching;
 mod due;
-mod fields;
 mod locking;
+mod parts;
 pub(crate) mod slots;
 mod undo;
 mod view;
@@ -31,6 +31,7 @@ use crate::snapshot::Change;
 use crate::touch::Touch;
 use crate::undo::Undo;
 
+pub use parts::TimedParts;
 pub use view::{Expired, View, in_view};
 
 /// The key holds a value of another type.
@@ -594,7 +595,7 @@ impl Keys {
         self.signal_by_server(key);
     }
 
-    /// Deletes up to `limit` keys, hash fields and records of streams of a locked shard that are due, calling
+    /// Deletes up to `limit` keys, fields, members and records of streams of a locked shard that are due, calling
     /// `lag` with how late each key and field is, in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         self.counters.change.set();

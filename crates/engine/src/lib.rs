@@ -28,7 +28,7 @@ pub use evict::{EvictFirst, EvictionPolicy, Evictor};
 pub use hidden::HiddenSlots;
 pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::slots::SlotPlace;
-pub use keys::{Expired, Keys, View, WrongType, in_view};
+pub use keys::{Expired, Keys, TimedParts, View, WrongType, in_view};
 pub use lazyfree::LazyFree;
 pub use snapshot::{HeldBytes, SavedKey, SavedKeys, SavedValue, Snapshot};
 pub use touch::{Lrfu, Touch};

@@ -25,7 +25,7 @@ pub use table::{ORDERS, Plan};
 pub use value::{Collection, Facts, Kind, Object, ObjectRef, StrValue, Value, ValueRef};
 pub use version::{
     VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
-    VERSION_TIMED, VERSION_VALKEY,
+    VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
 };
 pub use view::{Detached, Entry};
 

@@ -11,7 +11,7 @@ use triomphe::Arc;
 use crate::module::{ModuleObject, ModuleValue};
 use crate::version::{
     VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
-    VERSION_TIMED,
+    VERSION_TIMED, VERSION_TIMED_MEMBERS,
 };
 
 /// Bytes that an entry reserves for an object; each object type fits.
@@ -150,8 +150,7 @@ macro_rules! objects {
             /// Whether a database keeps facts of such values.
             #[inline]
             pub(crate) fn has_facts(self) -> bool {
-                const WITHOUT: u32 =
-                    1 << Kind::String as u32 | 1 << Kind::List as u32 | 1 << Kind::Set as u32 | 1 << Kind::ZSet as u32;
+                const WITHOUT: u32 = 1 << Kind::String as u32 | 1 << Kind::List as u32 | 1 << Kind::ZSet as u32;
                 1 << (self as u32) & WITHOUT == 0
             }
 
@@ -362,12 +361,12 @@ macro_rules! collections {
     };
 }
 
-/// The facts of a hash whose first field expires then.
+/// The facts of a collection whose first part expires then, which versions from `since` on hold.
 #[inline]
-fn timed(next_ms: i64) -> Facts {
+fn timed(next_ms: i64, since: u16) -> Facts {
     match next_ms {
         NO_EXPIRY => Facts { due_ms: None, version: VERSION_OLDEST },
-        due_ms => Facts { due_ms: Some(due_ms), version: VERSION_TIMED },
+        due_ms => Facts { due_ms: Some(due_ms), version: since },
     }
 }
 
@@ -383,7 +382,25 @@ fn of_features(features: Features) -> Facts {
 
 collections! {
     List, martlet_types::list::List;
-    Set, martlet_types::set::Set;
+    Set, martlet_types::set::Set {
+        const HAS_FACTS: bool = true;
+        fn lowest_version(&self) -> u16 {
+            self.facts().version
+        }
+        fn facts(&self) -> Facts {
+            timed(self.next_expiry_ms(), VERSION_TIMED_MEMBERS)
+        }
+        fn indexed_facts(&self) -> Facts {
+            timed(self.indexed_expiry_ms(), VERSION_TIMED_MEMBERS)
+        }
+        #[inline]
+        fn is_indexed(&self) -> bool {
+            self.indexed_expiry_ms() == self.next_expiry_ms()
+        }
+        fn record_facts(&mut self, facts: Option<Facts>) {
+            self.set_indexed_expiry_ms(facts.and_then(|facts| facts.due_ms).unwrap_or(NO_EXPIRY));
+        }
+    };
     ZSet, martlet_types::zset::ZSet;
     Hash, martlet_types::hash::Hash {
         const HAS_FACTS: bool = true;
@@ -391,10 +408,10 @@ collections! {
             if self.next_expiry_ms() == NO_EXPIRY { VERSION_OLDEST } else { VERSION_TIMED }
         }
         fn facts(&self) -> Facts {
-            timed(self.next_expiry_ms())
+            timed(self.next_expiry_ms(), VERSION_TIMED)
         }
         fn indexed_facts(&self) -> Facts {
-            timed(self.indexed_expiry_ms())
+            timed(self.indexed_expiry_ms(), VERSION_TIMED)
         }
         #[inline]
         fn is_indexed(&self) -> bool {

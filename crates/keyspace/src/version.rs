@@ -14,5 +14,7 @@ pub const VERSION_IDEMPOTENCY: u16 = 13;
 pub const VERSION_ARRAYS: u16 = 14;
 /// The first with entries of streams that are pending without a consumer: Redis 8.8's.
 pub const VERSION_RELEASED: u16 = 14;
+/// The first with members of sets that expire: Redis 8.12's.
+pub const VERSION_TIMED_MEMBERS: u16 = 17;
 /// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
 pub const VERSION_VALKEY: u16 = 80;

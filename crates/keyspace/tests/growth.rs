@@ -132,7 +132,7 @@ fn a_key_that_expires() {
 fn a_member_of_a_set() {
     let mut set = Set::new();
     each_within("SADD", ENTRIES, within(32, 64), |_, name| {
-        set.add(name.into(), SetLimits::default());
+        set.add(name.into(), SetLimits::default(), 0);
     });
     each_within("SREM", ENTRIES, within(4, 16), |_, name| {
         set.remove(name.into());

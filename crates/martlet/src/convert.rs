@@ -14,7 +14,7 @@ use martlet_keyspace::Value;
 use martlet_values::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_values::payload::VERSION_MIN;
 use martlet_values::{
-    Error, Export, Form, Limits, VERSION_OLDEST, VERSION_RELEASED, VERSION_TIMED, VERSION_VALKEY, export,
+    Error, Export, Form, Limits, VERSION_NEWEST, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, export,
     requirement,
 };
 
@@ -22,7 +22,7 @@ const USAGE: &str = "\
 Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
 
 Reads the RDB file IN, of any version that is known, and writes OUT:
-  --rdb-version N  an RDB file of version N, 6 to 14, or 80, which is Valkey 9's; without
+  --rdb-version N  an RDB file of version N, 6 to 17, or 80, which is Valkey 9's; without
                    it the lowest from 10 on that holds the data
   --json-lines     a line of JSON for each key; OUT may be - for the standard output:
                    {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
@@ -82,7 +82,7 @@ fn parse(arguments: &[OsString]) -> Option<Task> {
             Some("--rdb-version") => {
                 let number = arguments.next()?.to_str()?.parse().ok()?;
                 let is_known = |number: &u16| {
-                    (VERSION_OLDEST..=VERSION_RELEASED).contains(number) || *number == VERSION_VALKEY
+                    (VERSION_OLDEST..=VERSION_NEWEST).contains(number) || *number == VERSION_VALKEY
                 };
                 version = Some(number).filter(is_known);
                 version?;

@@ -124,6 +124,11 @@ impl<'a> Args<'a> {
         Args { spans: self.spans.get(first..).unwrap_or(&[]), ..*self }
     }
 
+    /// The first `count` arguments, or as many as there are.
+    pub fn first(&self, count: usize) -> Args<'a> {
+        Args { spans: self.spans.get(..count).unwrap_or(self.spans), ..*self }
+    }
+
     /// Whether one of the arguments from `first` on is this word, in any case of letters.
     pub fn has_word(&self, first: usize, word: &[u8]) -> bool {
         (first..self.len()).any(|index| self.at(index).eq_ignore_ascii_case(word))

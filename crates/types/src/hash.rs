@@ -23,7 +23,7 @@ use crate::tagged::{TaggedBox, one_word};
 use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_base::random::Random;
 use std::collections::HashSet;
-use timed::Timed;
+use timed::{TimedFields, field_at};
 
 pub use crate::table::{NO_EXPIRY, Reclaim};
 pub use iter::Iter;
@@ -87,7 +87,7 @@ pub struct Hash {
 one_word! {
     Word, Form, FormMut {
         Packed(Packed),
-        Timed(TaggedBox<Timed, 1>),
+        Timed(TaggedBox<TimedFields, 1>),
         Table(TaggedBox<Large, 2>),
     }
 }
@@ -155,7 +155,7 @@ impl Hash {
     pub fn heap_bytes(&self) -> usize {
         match self.form.get() {
             Form::Packed(packed) => packed.heap_bytes(),
-            Form::Timed(timed) => allocated_bytes(size_of::<Timed>()) + timed.heap_bytes(),
+            Form::Timed(timed) => allocated_bytes(size_of::<TimedFields>()) + timed.heap_bytes(),
             Form::Table(large) => allocated_bytes(size_of::<Large>()) + large.table.heap_bytes(),
         }
     }
@@ -392,7 +392,9 @@ impl Hash {
     pub fn collect_expired(&mut self, now_ms: i64, limit: usize, mut f: impl FnMut(Field<'_>)) -> usize {
         match self.form.get_mut() {
             FormMut::Packed(_) => 0,
-            FormMut::Timed(timed) => timed.collect_expired(now_ms, limit, f),
+            FormMut::Timed(timed) => timed.collect_expired(now_ms, limit, |elements, pos, at_ms| {
+                field_at(elements, pos, at_ms).into_iter().for_each(&mut f);
+            }),
             FormMut::Table(large) => {
                 large.table.collect_expired(now_ms, limit, |entry| f(Field::from(entry)))
             }
@@ -447,7 +449,7 @@ impl Hash {
     #[cold]
     fn convert_to_timed(&mut self) {
         let Form::Packed(packed) = self.form.get() else { return };
-        match Timed::from_pairs(packed) {
+        match TimedFields::from_elements(packed.iter(), packed.bytes_used()) {
             Some(timed) => self.form = TaggedBox::new(timed).into(),
             None => self.convert_to_table(),
         }

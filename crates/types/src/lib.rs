@@ -15,4 +15,5 @@ pub mod size_class;
 pub mod stream;
 pub mod table;
 mod tagged;
+mod timed;
 pub mod zset;

@@ -6,7 +6,7 @@
 
 pub use martlet_keyspace::{
     VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
-    VERSION_TIMED, VERSION_VALKEY,
+    VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
 };
 use martlet_rdb::{Writer, listpack, write_bytes};
 use martlet_types::element::Element;
@@ -17,8 +17,8 @@ pub(crate) const VERSION_LISTPACKS: u16 = 10;
 /// The first with sets that are listpacks, and times at which consumers were active: Redis 7.2's.
 pub(crate) const VERSION_SET_LISTPACKS: u16 = 11;
 
-/// The newest of Redis that is written: Redis 8.8's.
-pub const VERSION_NEWEST: u16 = 14;
+/// The newest of Redis that is written: Redis 8.12's.
+pub const VERSION_NEWEST: u16 = 17;
 
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

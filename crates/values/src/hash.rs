@@ -25,6 +25,7 @@ use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
 use crate::digest::Digest;
 use crate::export::Export;
 use crate::form::{VERSION_LISTPACKS, VERSION_TIMED, VERSION_VALKEY, write_packed};
+use crate::times;
 
 const STRINGS: u8 = 4;
 const ZIPMAP: u8 = 9;
@@ -168,35 +169,26 @@ impl DataType for Hash {
     }
 }
 
-/// When the first field expires.
-fn earliest_ms(hash: &Hash) -> i64 {
-    hash.iter().map(|field| field.expire_at_ms).min().unwrap_or(NO_EXPIRY).max(0)
-}
-
 /// Redis keeps the fields of such a listpack in order of time, those without at the end.
 fn write_timed_listpack(out: &mut Writer<'_>, hash: &Hash, compress: bool) {
     let mut fields: Vec<Field<'_>> = hash.iter().collect();
     fields.sort_by_key(|field| field.expire_at_ms);
-    out.put(&earliest_ms(hash).to_le_bytes());
+    out.put(&times::earliest_ms(fields.iter().map(|field| field.expire_at_ms)).to_le_bytes());
     let mut listpack = listpack::Writer::new();
     for field in fields {
         listpack.push(field.name);
         listpack.push(field.value);
-        listpack.push(Element::Int(if field.expire_at_ms == NO_EXPIRY { 0 } else { field.expire_at_ms }));
+        listpack.push(times::element(field.expire_at_ms));
     }
     listpack.finish(|bytes| write_bytes(out, bytes, compress));
 }
 
 fn write_timed(out: &mut Writer<'_>, hash: &Hash, compress: bool) {
-    let earliest_ms = earliest_ms(hash);
+    let earliest_ms = times::earliest_ms(hash.iter().map(|field| field.expire_at_ms));
     out.put(&earliest_ms.to_le_bytes());
     write_length(out, hash.len() as u64);
     for field in hash.iter() {
-        let relative = match field.expire_at_ms {
-            NO_EXPIRY => 0,
-            at_ms => at_ms.saturating_sub(earliest_ms).max(0) as u64 + 1,
-        };
-        write_length(out, relative);
+        write_length(out, times::distance(field.expire_at_ms, earliest_ms));
         write_element(out, field.name, compress);
         write_element(out, field.value, compress);
     }
@@ -211,9 +203,6 @@ fn write_timed_of_valkey(out: &mut Writer<'_>, hash: &Hash, compress: bool) {
         out.put(&at_ms.to_le_bytes());
     }
 }
-
-/// Redis refuses field expiry times beyond (`EB_EXPIRE_TIME_MAX`).
-const EXPIRY_MAX_MS: u64 = (1 << 48) - 2;
 
 /// A hash being read. Nothing counts as expired, or a field that comes twice could go unnoticed.
 struct Fields {
@@ -247,13 +236,9 @@ impl Fields {
     }
 }
 
-/// An expiry time from a file; 0 for none.
-fn field_expiry(at_ms: u64) -> Result<FieldExpiry, Error> {
-    match at_ms {
-        0 => Ok(FieldExpiry::Clear),
-        1..=EXPIRY_MAX_MS => Ok(FieldExpiry::At(at_ms as i64)),
-        _ => Err(Error::Corrupt("expiry time of a hash field out of range")),
-    }
+/// How a field that expires then is set.
+fn field_expiry(at_ms: i64) -> FieldExpiry {
+    if at_ms == NO_EXPIRY { FieldExpiry::Clear } else { FieldExpiry::At(at_ms) }
 }
 
 /// The place of the expiry times in a hash of strings.
@@ -271,20 +256,18 @@ enum Times {
 
 impl Times {
     fn before(self, input: &mut (impl Input + ?Sized)) -> Result<FieldExpiry, Error> {
-        let time = match self {
+        let at_ms = match self {
             Times::Absent | Times::After => return Ok(FieldExpiry::Clear),
-            Times::Relative(_) | Times::Absolute => read_plain_length(input)?,
+            Times::Relative(earliest_ms) => times::relative(read_plain_length(input)?, earliest_ms)?,
+            Times::Absolute => times::absolute(read_plain_length(input)?)?,
         };
-        field_expiry(match self {
-            Times::Relative(base_ms) if time > 0 => base_ms.saturating_add(time - 1),
-            _ => time,
-        })
+        Ok(field_expiry(at_ms))
     }
 
     fn after(input: &mut (impl Input + ?Sized)) -> Result<FieldExpiry, Error> {
         match i64::from_le_bytes(input.array()?) {
             -1 => Ok(FieldExpiry::Clear),
-            at_ms => field_expiry(u64::try_from(at_ms).unwrap_or(u64::MAX)),
+            at_ms => times::absolute(u64::try_from(at_ms).unwrap_or(u64::MAX)).map(field_expiry),
         }
     }
 }
@@ -329,10 +312,7 @@ fn of_elements<'a>(
         let value = elements.next().ok_or(PARTIAL)??;
         let expiry = match timed.then(|| elements.next().ok_or(PARTIAL)) {
             None => FieldExpiry::Clear,
-            Some(time) => {
-                let at_ms = time??.as_int().and_then(|at_ms| u64::try_from(at_ms).ok());
-                field_expiry(at_ms.unwrap_or(u64::MAX))?
-            }
+            Some(time) => field_expiry(times::of_element(time??)?),
         };
         fields.add(name.as_bytes(&mut buffer), value, expiry)?;
     }

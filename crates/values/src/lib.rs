@@ -25,6 +25,7 @@ mod stream;
 mod string;
 #[cfg(test)]
 mod tests;
+mod times;
 mod zset;
 
 use martlet_keyspace::{Entry, Kind, Value, ValueRef};
@@ -38,7 +39,7 @@ pub use digest::Digest;
 pub use export::Export;
 pub use form::{
     Form, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_NEWEST, VERSION_OLDEST,
-    VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_VALKEY,
+    VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
 };
 pub use martlet_rdb::Error;
 pub use module::{ModuleDescriptor, ModuleType, built_in_views, install};

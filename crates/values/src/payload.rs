@@ -19,9 +19,9 @@ pub(crate) const LIBRARY_PRE_GA: u8 = 246;
 
 /// The version of the format that Redis 7.0 writes and reads.
 pub const VERSION_MIN: u16 = 10;
-/// The latest of Redis that is read: 14 is that of Redis 8.8, and 15 adds forms of hashes that are refused
-/// where they come.
-pub const VERSION_MAX: u16 = 15;
+/// The latest of Redis that is read: that of Redis 8.12. What 15 and 16 add, hashes with templates and
+/// compressed bitmaps, is refused where it comes.
+pub const VERSION_MAX: u16 = 17;
 
 const FOOTER_BYTES: usize = 10;
 

@@ -4,7 +4,7 @@ use martlet_types::array::{Array, ArrayLimits, INDEX_MAX};
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash, HashLimits};
 use martlet_types::list::{End, List};
-use martlet_types::set::{Set, SetLimits};
+use martlet_types::set::{NO_EXPIRY, Set, SetLimits};
 use martlet_types::stream::{Group, Id, Pending, Stream, StreamLimits};
 use martlet_types::zset::{ZSet, ZSetLimits};
 use proptest::prelude::*;
@@ -31,7 +31,13 @@ fn show(value: &Value) -> (&'static str, Vec<String>) {
         }
         Value::Stream(stream) => return ("stream", vec![format!("{stream:?}")]),
         Value::Array(array) => return ("array", vec![format!("{array:?}")]),
-        Value::Set(set) => (set.encoding(), set.iter().map(text).collect()),
+        Value::Set(set) => {
+            let line = |member: martlet_types::set::Member<'_>| match member.expire_at_ms {
+                NO_EXPIRY => text(member.element),
+                at_ms => format!("{} {at_ms}", text(member.element)),
+            };
+            (set.encoding(), set.iter().map(line).collect())
+        }
         Value::Hash(hash) => {
             let line = |field: martlet_types::hash::Field<'_>| {
                 format!("{}={} {}", text(field.name), text(field.value), field.expire_at_ms)
@@ -90,7 +96,7 @@ fn large_collections_go_round() {
         |i: usize| if i % 1000 == 7 { format!("{i:020000}") } else { format!("{}", i * i) }.into_bytes();
     let (mut set, mut zset, mut hash) = (Set::new_hashtable(), ZSet::new(), Hash::new());
     for i in 0..ENTRIES {
-        set.add(Element::parse(&text(i)), SetLimits::default());
+        set.add(Element::parse(&text(i)), SetLimits::default(), 0);
         zset.insert(&text(i), i as f64 / 3.0, ZSetLimits::default());
         hash.set(&text(i), Element::parse(&text(i + 1)), FieldExpiry::Clear, HashLimits::default(), 0);
     }
@@ -98,7 +104,12 @@ fn large_collections_go_round() {
     (0..ENTRIES).step_by(3).for_each(|i| {
         timed.set_expiry(&text(i), 1 << 40 | i as i64);
     });
-    for value in [Value::Set(set), Value::ZSet(zset), Value::Hash(hash), Value::Hash(timed)] {
+    let mut members = set.clone();
+    (0..ENTRIES).step_by(3).for_each(|i| {
+        members.set_expiry(Element::parse(&text(i)), 1 << 40 | i as i64, SetLimits::default());
+    });
+    let hashes = [Value::Hash(hash), Value::Hash(timed)];
+    for value in [Value::Set(set), Value::Set(members), Value::ZSet(zset)].into_iter().chain(hashes) {
         goes_round(&value).unwrap();
     }
 }
@@ -195,10 +206,10 @@ proptest! {
         for only_ints in [false, true] {
             let mut set = Set::new();
             for (int, shift) in &ints {
-                set.add(Element::Int(int >> shift), SetLimits::default());
+                set.add(Element::Int(int >> shift), SetLimits::default(), 0);
             }
             for member in members.iter().filter(|_| !only_ints) {
-                set.add(Element::parse(member), SetLimits::default());
+                set.add(Element::parse(member), SetLimits::default(), 0);
             }
             goes_round(&Value::Set(set))?;
         }
@@ -283,6 +294,18 @@ proptest! {
     }
 
     #[test]
+    fn sets_with_times_go_round(members in elements(300), times in prop::collection::vec(0i64..1 << 42, 300)) {
+        let mut set = Set::new();
+        for (member, time) in members.iter().zip(times) {
+            let at_ms = if time % 2 == 1 { time } else { NO_EXPIRY };
+            set.insert(Element::parse(member), at_ms, SetLimits::default(), i64::MIN);
+        }
+        if set.next_expiry_ms() != NO_EXPIRY {
+            goes_round(&Value::Set(set))?;
+        }
+    }
+
+    #[test]
     fn hashes_go_round(pairs in elements(600), times in prop::collection::vec(0i64..1 << 42, 600), timed: bool) {
         let (mut hash, mut names) = (Hash::new(), std::collections::HashSet::new());
         for (pair, time) in pairs.chunks(2).zip(times) {
@@ -361,8 +384,8 @@ fn the_footer_is_checked() {
     let body = &payload[..payload.len() - 10];
     assert!(restore(&seal(body, 1)).is_ok());
     assert!(restore(&seal(body, 80)).is_ok());
-    assert!(restore(&seal(body, 15)).is_ok());
-    assert_eq!(restore(&seal(body, 16)).err(), Some(Refused::Footer));
+    assert!(restore(&seal(body, 17)).is_ok());
+    assert_eq!(restore(&seal(body, 18)).err(), Some(Refused::Footer));
     assert_eq!(
         restore(&seal(&[body, b"x"].concat(), 10)).err(),
         Some(Refused::Value(Error::Corrupt("bytes behind the value")))

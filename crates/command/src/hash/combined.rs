@@ -8,17 +8,18 @@ use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart,
 use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
 
-use super::expiry::{TimeUnit, done, parse_some_fields, persist, record_times, set_times_always};
+use super::expiry::{done, parse_some_fields, persist, record_times, set_times_always};
 use super::{BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, longest, names_of, note, value_or_null};
 use crate::Handler;
 use crate::context::Context;
 use crate::string::expires_relatively;
+use crate::times::TimeUnit;
 
 /// Deletes those of the fields that have expired.
 fn expire_first(keys: &mut Keys, key: &Key<'_>, names: &Args<'_>) -> Outcome {
     let due_ms = keys.due_ms();
     if keys.write::<Hash>(key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
-        keys.expire_fields(key, names.iter());
+        keys.expire_parts::<Hash>(key, names.iter());
     }
     Ok(())
 }
@@ -237,12 +238,12 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
     }
     if let Some(if_exist) = options.if_exist {
         if keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
-            keys.expire_fields_only(&key, options.names());
+            keys.expire_parts_only::<Hash>(&key, options.names());
         }
         let hash = keys.get(&key).and_then(|entry| entry.object::<Hash>());
         let exists = |name: &[u8]| hash.is_some_and(|hash| hash.contains(name, due_ms));
         if !options.names().all(|name| exists(name) == if_exist) {
-            keys.delete_without_fields(&key);
+            keys.delete_without_parts::<Hash>(&key);
             ctx.reply.int(0);
             return Ok(());
         }

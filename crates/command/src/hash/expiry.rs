@@ -1,6 +1,5 @@
 //! Expiry times of fields: setting, reading, removing.
 
-use martlet_base::number::parse_i64;
 use martlet_engine::Keys;
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
@@ -10,46 +9,9 @@ use martlet_types::hash::{Hash, NO_EXPIRY};
 use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, note};
 use crate::Handler;
 use crate::context::Context;
-
-/// The latest time that a field may expire, Unix milliseconds (Redis: `HFE_MAX_ABS_TIME_MSEC`).
-const LATEST_MS: i64 = (1 << 46) - 1;
-
-const NO_FIELD: i64 = -2;
-const NO_TIME: i64 = -1;
-const CONDITION_NOT_MET: i64 = 0;
-const DONE: i64 = 1;
-const DELETED: i64 = 2;
+use crate::times::{CONDITION_NOT_MET, Condition, DELETED, DONE, NO_PART, NO_TIME, TimeUnit};
 
 const POSITIVE_FIELDS: &str = "ERR Number of fields must be a positive integer";
-
-/// The unit of a time argument, and its origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TimeUnit {
-    pub seconds: bool,
-    pub relative: bool,
-}
-
-impl TimeUnit {
-    pub const EX: TimeUnit = TimeUnit { seconds: true, relative: true };
-    pub const PX: TimeUnit = TimeUnit { seconds: false, relative: true };
-    pub const EXAT: TimeUnit = TimeUnit { seconds: true, relative: false };
-    pub const PXAT: TimeUnit = TimeUnit { seconds: false, relative: false };
-    pub const WORDS: &'static [(&'static str, TimeUnit)] =
-        &[("ex", TimeUnit::EX), ("px", TimeUnit::PX), ("exat", TimeUnit::EXAT), ("pxat", TimeUnit::PXAT)];
-
-    /// The time that an argument means, Unix milliseconds.
-    pub fn parse(self, text: &[u8], now_ms: i64, command: &str) -> Result<i64, Error> {
-        let number = parse_i64(text).ok_or(Error::NotInteger)?;
-        if number < 0 {
-            return Err(Error::Fixed("ERR invalid expire time, must be >= 0"));
-        }
-        let ms = if self.seconds { number.checked_mul(1000) } else { Some(number) };
-        let base_ms = if self.relative { now_ms } else { 0 };
-        ms.and_then(|ms| ms.checked_add(base_ms))
-            .filter(|at_ms| *at_ms <= LATEST_MS)
-            .ok_or_else(|| Error::Text(format!("ERR invalid expire time in '{command}' command")))
-    }
-}
 
 /// The names in `FIELDS count name…` to the end; `bad_count` is the error for an invalid count.
 pub(super) fn parse_fields<'a>(mut rest: Cursor<'a>, bad_count: &'static str) -> Result<Args<'a>, Error> {
@@ -67,36 +29,6 @@ pub(super) fn parse_fields<'a>(mut rest: Cursor<'a>, bad_count: &'static str) ->
 /// As [`parse_fields`] with the error text that most commands have.
 pub(super) fn parse_some_fields(rest: Cursor<'_>) -> Result<Args<'_>, Error> {
     parse_fields(rest, POSITIVE_FIELDS)
-}
-
-/// When HEXPIRE and its like set a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Condition {
-    Always,
-    NoTimeYet,
-    HasTime,
-    Later,
-    Earlier,
-}
-
-impl Condition {
-    const WORDS: &'static [(&'static str, Condition)] = &[
-        ("nx", Condition::NoTimeYet),
-        ("xx", Condition::HasTime),
-        ("gt", Condition::Later),
-        ("lt", Condition::Earlier),
-    ];
-
-    /// No time counts as infinitely late.
-    fn is_met(self, old_ms: i64, new_ms: i64) -> bool {
-        match self {
-            Condition::Always => true,
-            Condition::NoTimeYet => old_ms == NO_EXPIRY,
-            Condition::HasTime => old_ms != NO_EXPIRY,
-            Condition::Later => new_ms > old_ms,
-            Condition::Earlier => new_ms < old_ms,
-        }
-    }
 }
 
 /// Setting a time is not refused for want of memory.
@@ -165,7 +97,7 @@ fn expire(ctx: &mut Context<'_>, unit: TimeUnit, command: &str) -> Outcome {
     let names = parse_fields(rest, "ERR Parameter `numFields` should be greater than 0")?;
     ctx.reply.array(names.len());
     if !exists {
-        names.iter().for_each(|_| ctx.reply.int(NO_FIELD));
+        names.iter().for_each(|_| ctx.reply.int(NO_PART));
         return Ok(());
     }
     let changed = set_times(ctx.keys, &key, names, at_ms, condition.unwrap_or(Condition::Always))?;
@@ -214,7 +146,7 @@ fn set_times<'a>(
     let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok(changed) };
     for name in names.iter() {
         let result = match hash.get(name, due_ms).map(|field| field.expire_at_ms) {
-            None => NO_FIELD,
+            None => NO_PART,
             Some(old_ms) if !condition.is_met(old_ms, at_ms) => CONDITION_NOT_MET,
             Some(_) if has_passed => {
                 hash.remove(name, due_ms);
@@ -314,15 +246,10 @@ fn time_left(ctx: &mut Context<'_>, unit: TimeUnit) -> Outcome {
     let (now_ms, due_ms) = (keys.now_ms(), keys.due_ms());
     let hash = keys.read::<Hash>(&key)?;
     let names = names?;
-    let base_ms = if unit.relative { now_ms } else { 0 };
     reply.array(names.len());
     for name in names.iter() {
-        reply.int(match hash.and_then(|hash| hash.get(name, due_ms)).map(|field| field.expire_at_ms) {
-            None => NO_FIELD,
-            Some(NO_EXPIRY) => NO_TIME,
-            Some(at_ms) if unit.seconds => (at_ms - base_ms + 999) / 1000,
-            Some(at_ms) => at_ms - base_ms,
-        });
+        let expiry = hash.and_then(|hash| hash.get(name, due_ms)).map(|field| field.expire_at_ms);
+        reply.int(unit.answer(expiry, now_ms));
     }
     Ok(())
 }
@@ -358,9 +285,9 @@ pub(super) fn done<'a>(names: Args<'a>, results: &[i64]) -> impl Iterator<Item =
 /// Removes the times of fields: an answer for each, and how many had one.
 pub(super) fn persist(keys: &mut Keys, key: &Key<'_>, names: Args<'_>) -> Result<(Vec<i64>, usize), Error> {
     let due_ms = keys.due_ms();
-    let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok((vec![NO_FIELD; names.len()], 0)) };
+    let Some(mut hash) = keys.write::<Hash>(key)? else { return Ok((vec![NO_PART; names.len()], 0)) };
     let mut remove = |name: &[u8]| match hash.get(name, due_ms).map(|field| field.expire_at_ms) {
-        None => NO_FIELD,
+        None => NO_PART,
         Some(NO_EXPIRY) => NO_TIME,
         Some(_) => {
             hash.set_expiry(name, NO_EXPIRY);

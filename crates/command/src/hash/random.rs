@@ -33,7 +33,7 @@ fn hrandfield(ctx: &mut Context<'_>) -> Outcome {
     let due_ms = keys.due_ms();
     let due = keys.read::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms);
     if due {
-        keys.expire_all_fields(&key);
+        keys.expire_all_parts::<Hash>(&key);
     }
     let mut random = keys.random.clone();
     let hash = keys.get(&key).and_then(|entry| entry.object::<Hash>());

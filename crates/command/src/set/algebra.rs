@@ -7,7 +7,7 @@ use martlet_types::element::{Element, IntBuffer};
 use martlet_types::hyperloglog::{Observation, Registers};
 use martlet_types::set::{Set, SetLimits};
 
-use super::RO_ACCESS;
+use super::{RO_ACCESS, expire_operands};
 use crate::Handler;
 use crate::context::Context;
 use crate::list::bulk;
@@ -39,12 +39,13 @@ fn operands<'a>(ctx: &Context<'a>, first: usize, end: usize) -> Vec<Key<'a>> {
 }
 
 /// Hands each member of all sets to `f`, until `f` answers false.
-fn intersect<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>) -> bool) {
+fn intersect<'a>(sets: &[Option<&'a Set>], due_ms: i64, mut f: impl FnMut(Element<'a>) -> bool) {
     let Some(mut sets) = sets.iter().copied().collect::<Option<Vec<&Set>>>() else { return };
     sets.sort_by_key(|set| set.len());
     let Some((smallest, others)) = sets.split_first() else { return };
-    for member in smallest.iter() {
-        let in_all = others.iter().all(|set| std::ptr::eq(*set, *smallest) || set.contains(member));
+    for member in smallest.live(due_ms) {
+        let has = |set: &Set| std::ptr::eq(set, *smallest) || set.contains(member, due_ms);
+        let in_all = others.iter().all(|set| has(set));
         if in_all && !f(member) {
             return;
         }
@@ -52,17 +53,22 @@ fn intersect<'a>(sets: &[Option<&'a Set>], mut f: impl FnMut(Element<'a>) -> boo
 }
 
 /// Hands each member of any set to `f`, once, until `f` answers false.
-fn unite<'a>(sets: &[Option<&'a Set>], limits: SetLimits, mut f: impl FnMut(Element<'a>) -> bool) {
+fn unite<'a>(
+    sets: &[Option<&'a Set>],
+    due_ms: i64,
+    limits: SetLimits,
+    mut f: impl FnMut(Element<'a>) -> bool,
+) {
     let sets: Vec<&Set> = sets.iter().copied().flatten().collect();
     let Some(largest) = sets.iter().max_by_key(|set| set.len()) else { return };
-    if !largest.iter().all(&mut f) || sets.len() == 1 {
+    if !largest.live(due_ms).all(&mut f) || sets.len() == 1 {
         return;
     }
     // A clone of a large set shares its blocks: only the others' additions are copied.
     let mut seen = (*largest).clone();
     for set in sets.iter().filter(|set| !std::ptr::eq(**set, *largest)) {
-        for member in set.iter() {
-            if seen.add(member, limits) && !f(member) {
+        for member in set.live(due_ms) {
+            if seen.add(member, limits, due_ms) && !f(member) {
                 return;
             }
         }
@@ -70,7 +76,7 @@ fn unite<'a>(sets: &[Option<&'a Set>], limits: SetLimits, mut f: impl FnMut(Elem
 }
 
 /// Hands each member of the first set that is in no other to `f`, until `f` answers false.
-fn subtract<'a>(sets: &[Option<&'a Set>], f: impl FnMut(Element<'a>) -> bool) {
+fn subtract<'a>(sets: &[Option<&'a Set>], due_ms: i64, f: impl FnMut(Element<'a>) -> bool) {
     let Some((Some(first), others)) = sets.split_first() else { return };
     let mut others: Vec<&Set> = others.iter().copied().flatten().collect();
     if others.iter().any(|set| std::ptr::eq(*set, *first)) {
@@ -82,14 +88,15 @@ fn subtract<'a>(sets: &[Option<&'a Set>], f: impl FnMut(Element<'a>) -> bool) {
     let by_removal = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
     if by_lookup <= by_removal {
         others.sort_by_key(|set| std::cmp::Reverse(set.len()));
-        let _ = first.iter().filter(|member| !others.iter().any(|set| set.contains(*member))).all(f);
+        let in_other = |member| others.iter().any(|set| set.contains(member, due_ms));
+        let _ = first.live(due_ms).filter(|member| !in_other(*member)).all(f);
         return;
     }
     let mut left = (*first).clone();
-    others.iter().flat_map(|set| set.iter()).for_each(|member| {
-        left.remove(member);
+    others.iter().flat_map(|set| set.live(due_ms)).for_each(|member| {
+        left.remove(member, due_ms);
     });
-    let _ = first.iter().filter(|member| left.contains(*member)).all(f);
+    let _ = first.live(due_ms).filter(|member| left.contains(*member, due_ms)).all(f);
 }
 
 /// Puts the result in place of whatever the destination held, or deletes it if the result is empty.
@@ -119,9 +126,10 @@ fn sinter(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 1, ctx.argc());
     let Context { keys, reply, .. } = ctx;
     look_up(keys, &operands)?;
+    let due_ms = keys.due_ms();
     let header = reply.defer();
     let mut count = 0;
-    intersect(&sets(keys, &operands), |member| {
+    intersect(&sets(keys, &operands), due_ms, |member| {
         bulk(reply, member);
         count += 1;
         true
@@ -140,7 +148,7 @@ pub(super) static SINTERCARD: Command<Handler> = command("sintercard", -3, sinte
 fn sintercard(ctx: &mut Context<'_>) -> Outcome {
     let counted = Counted::parse(ctx, false)?;
     let mut count = counted.counter();
-    intersect(&sets(ctx.keys, &counted.operands), |_| count.one_more());
+    intersect(&sets(ctx.keys, &counted.operands), ctx.keys.due_ms(), |_| count.one_more());
     ctx.reply.count(count.found);
     Ok(())
 }
@@ -204,13 +212,13 @@ pub(super) static SUNIONCARD: Command<Handler> = command("sunioncard", -3, sunio
 
 fn sunioncard(ctx: &mut Context<'_>) -> Outcome {
     let counted = Counted::parse(ctx, true)?;
-    let sets = sets(ctx.keys, &counted.operands);
+    let (sets, due_ms) = (sets(ctx.keys, &counted.operands), ctx.keys.due_ms());
     let found = if counted.approximate {
-        let estimate = usize::try_from(estimate_union(&sets)).unwrap_or(usize::MAX);
+        let estimate = usize::try_from(estimate_union(&sets, due_ms)).unwrap_or(usize::MAX);
         if counted.limit > 0 { estimate.min(counted.limit) } else { estimate }
     } else {
         let mut count = counted.counter();
-        unite(&sets, ctx.settings.set_limits, |_| count.one_more());
+        unite(&sets, due_ms, ctx.settings.set_limits, |_| count.one_more());
         count.found
     };
     ctx.reply.count(found);
@@ -218,10 +226,10 @@ fn sunioncard(ctx: &mut Context<'_>) -> Outcome {
 }
 
 /// How many members any of the sets has, as PFCOUNT would say if PFADD had been given them all.
-fn estimate_union(sets: &[Option<&Set>]) -> u64 {
+fn estimate_union(sets: &[Option<&Set>], due_ms: i64) -> u64 {
     let mut registers = Box::<Registers>::default();
     let mut buffer = IntBuffer::new();
-    for member in sets.iter().flatten().flat_map(|set| set.iter()) {
+    for member in sets.iter().flatten().flat_map(|set| set.live(due_ms)) {
         registers.observe(Observation::of(member.as_bytes(&mut buffer)));
     }
     registers.count()
@@ -242,7 +250,7 @@ pub(super) static SDIFFCARD: Command<Handler> = command("sdiffcard", -3, sdiffca
 fn sdiffcard(ctx: &mut Context<'_>) -> Outcome {
     let counted = Counted::parse(ctx, false)?;
     let mut count = counted.counter();
-    subtract(&sets(ctx.keys, &counted.operands), |_| count.one_more());
+    subtract(&sets(ctx.keys, &counted.operands), ctx.keys.due_ms(), |_| count.one_more());
     ctx.reply.count(count.found);
     Ok(())
 }
@@ -258,9 +266,11 @@ fn sinterstore(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 2, ctx.argc());
     let limits = ctx.settings.set_limits;
     look_up(ctx.keys, &operands)?;
+    expire_operands(ctx.keys, &operands);
+    let due_ms = ctx.keys.due_ms();
     let mut result = Set::new_listpack();
-    intersect(&sets(ctx.keys, &operands), |member| {
-        result.add(member, limits);
+    intersect(&sets(ctx.keys, &operands), due_ms, |member| {
+        result.add(member, limits, due_ms);
         true
     });
     result.convert_to_intset_if_all_ints(limits);
@@ -281,9 +291,10 @@ fn sunion(ctx: &mut Context<'_>) -> Outcome {
     let limits = ctx.settings.set_limits;
     let Context { keys, reply, .. } = ctx;
     look_up(keys, &operands)?;
+    let due_ms = keys.due_ms();
     let header = reply.defer();
     let mut count = 0;
-    unite(&sets(keys, &operands), limits, |member| {
+    unite(&sets(keys, &operands), due_ms, limits, |member| {
         bulk(reply, member);
         count += 1;
         true
@@ -303,10 +314,12 @@ fn sunionstore(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 2, ctx.argc());
     let limits = ctx.settings.set_limits;
     look_up(ctx.keys, &operands)?;
+    expire_operands(ctx.keys, &operands);
+    let due_ms = ctx.keys.due_ms();
     let mut result = Set::new();
     for set in sets(ctx.keys, &operands).into_iter().flatten() {
-        for member in set.iter() {
-            result.add(member, limits);
+        for member in set.live(due_ms) {
+            result.add(member, limits, due_ms);
         }
     }
     store(ctx, result, "sunionstore");
@@ -325,9 +338,10 @@ fn sdiff(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 1, ctx.argc());
     let Context { keys, reply, .. } = ctx;
     look_up(keys, &operands)?;
+    let due_ms = keys.due_ms();
     let header = reply.defer();
     let mut count = 0;
-    subtract(&sets(keys, &operands), |member| {
+    subtract(&sets(keys, &operands), due_ms, |member| {
         bulk(reply, member);
         count += 1;
         true
@@ -352,9 +366,11 @@ fn sdiffstore(ctx: &mut Context<'_>) -> Outcome {
     let operands = operands(ctx, 2, ctx.argc());
     let limits = ctx.settings.set_limits;
     look_up(ctx.keys, &operands)?;
+    expire_operands(ctx.keys, &operands);
+    let due_ms = ctx.keys.due_ms();
     let mut result = Set::new();
-    subtract(&sets(ctx.keys, &operands), |member| {
-        result.add(member, limits);
+    subtract(&sets(ctx.keys, &operands), due_ms, |member| {
+        result.add(member, limits, due_ms);
         true
     });
     store(ctx, result, "sdiffstore");

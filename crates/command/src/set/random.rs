@@ -3,7 +3,6 @@
 use martlet_base::random::Random;
 use martlet_engine::{EventClass, Keys};
 use martlet_spec::{Acl, Command, Error, Flags, Group, KeyPart, Outcome, Tip, command};
-use martlet_types::element::Element;
 use martlet_types::set::Set;
 
 use super::{RO_ACCESS, RW_ACCESS_DELETE, delete_if_empty, note};
@@ -42,10 +41,16 @@ fn spop(ctx: &mut Context<'_>) -> Outcome {
 fn spop_one(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let Context { keys, reply, .. } = ctx;
-    let recording = keys.effects.recording;
+    let (recording, due_ms) = (keys.effects.recording, keys.due_ms());
     let popped = with_random(keys, |keys, random| {
         let Some(mut set) = keys.write::<Set>(&key)? else { return Ok(None) };
-        Ok::<_, Error>(set.pop(random, |member| {
+        if set.next_expiry_ms() <= due_ms {
+            drop(set);
+            keys.expire_all_parts::<Set>(&key);
+            let Some(live) = keys.write::<Set>(&key)? else { return Ok(None) };
+            set = live;
+        }
+        Ok::<_, Error>(set.pop(due_ms, random, |member| {
             bulk(reply, member);
             recording.then(|| member.to_vec())
         }))
@@ -75,7 +80,11 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
     let limits = ctx.settings.set_limits;
     let count = ctx.int(2).ok().and_then(|count| usize::try_from(count).ok()).ok_or(Error::NotPositive)?;
     let Context { keys, reply, .. } = ctx;
-    let len = keys.write::<Set>(&key)?.map_or(0, |set| set.len());
+    let due_ms = keys.due_ms();
+    if keys.write::<Set>(&key)?.is_some_and(|set| set.next_expiry_ms() <= due_ms) {
+        keys.expire_all_parts::<Set>(&key);
+    }
+    let len = keys.get(&key).and_then(|entry| entry.object::<Set>()).map_or(0, |set| set.live_len(due_ms));
     let count = count.min(len);
     reply.set(count);
     if count == 0 {
@@ -85,7 +94,7 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
     note(keys, &key, "spop");
     if count == len {
         if let Some(set) = keys.write::<Set>(&key)? {
-            set.iter().for_each(|member| bulk(reply, member));
+            set.live(due_ms).for_each(|member| bulk(reply, member));
         }
         let word = keys.effects.deletions.removal.command();
         keys.effects.replace(keys.db(), || [word, key.bytes]);
@@ -97,7 +106,7 @@ fn spop_many(ctx: &mut Context<'_>) -> Outcome {
     let mut popped: Vec<Vec<u8>> = Vec::new();
     with_random(keys, |keys, random| {
         if let Some(mut set) = keys.write::<Set>(&key)? {
-            set.pop_many(count, limits, random, |member| {
+            set.pop_many(count, due_ms, limits, random, |member| {
                 bulk(reply, member);
                 if recording {
                     popped.push(member.to_vec());
@@ -137,31 +146,36 @@ fn srandmember(ctx: &mut Context<'_>) -> Outcome {
         return Err(Error::OutOfRange);
     }
     let Context { keys, reply, .. } = ctx;
+    let due_ms = keys.due_ms();
     let mut random = keys.random.clone();
-    match (keys.read::<Set>(&key)?, count) {
+    let mut set = keys.read::<Set>(&key)?;
+    if set.is_some_and(|set| set.next_expiry_ms() <= due_ms) {
+        keys.expire_all_parts::<Set>(&key);
+        set = keys.get(&key).and_then(|entry| entry.object::<Set>());
+    }
+    match (set, count) {
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),
-        (Some(set), None) => random_member(set, &mut random, |member| bulk(reply, member)),
+        (Some(set), None) => match set.random(due_ms, &mut random) {
+            Some(member) => bulk(reply, member),
+            None => reply.null(),
+        },
         (Some(set), Some(count @ ..0)) => {
-            reply.array(count.unsigned_abs() as usize);
-            for _ in 0..count.unsigned_abs() {
-                random_member(set, &mut random, |member| bulk(reply, member));
+            let count = if set.live_len(due_ms) > 0 { count.unsigned_abs() } else { 0 };
+            reply.array(count as usize);
+            for _ in 0..count {
+                set.random(due_ms, &mut random).into_iter().for_each(|member| bulk(reply, member));
                 if reply.is_full() {
                     break;
                 }
             }
         }
         (Some(set), Some(count)) => {
-            let count = usize::try_from(count).unwrap_or(usize::MAX).min(set.len());
+            let count = usize::try_from(count).unwrap_or(usize::MAX).min(set.live_len(due_ms));
             reply.array(count);
-            set.sample(count, &mut random, |member| bulk(reply, member));
+            set.sample(count, due_ms, &mut random, |member| bulk(reply, member));
         }
     }
     keys.random = random;
     Ok(())
-}
-
-/// Hands a random member to `f`; a set in the keyspace has at least one.
-fn random_member<'a>(set: &'a Set, random: &mut Random, f: impl FnOnce(Element<'a>)) {
-    f(set.random(random).unwrap_or(Element::Bytes(b"")));
 }

@@ -108,7 +108,7 @@ fn sets_are_sorted_where_the_order_is_stored() {
     let mut t = Fixture::new();
     let mut members = Set::new();
     for member in [&b"b"[..], b"10", b"a", b"9"] {
-        members.add(Element::parse(member), SetLimits::default());
+        members.add(Element::parse(member), SetLimits::default(), 0);
     }
     put(&mut t, "s", Value::Set(members));
     assert_eq!(t.run("SORT s ALPHA"), r#"["10" "9" "a" "b"]"#);

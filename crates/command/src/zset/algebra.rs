@@ -14,6 +14,7 @@ use martlet_types::zset::{Entry, ZSet};
 use super::{OW_UPDATE, RO_ACCESS, entries, store};
 use crate::Handler;
 use crate::context::Context;
+use crate::set::expire_operands;
 
 const READS: Flags = Flags::READONLY.with(Flags::MOVABLE_KEYS);
 const STORES: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS);
@@ -78,11 +79,12 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// The set at one of the keys; the members of a plain set have a score of 1.
+/// The set at one of the keys. Members of a plain set have a score of 1, if they have not expired by the time beside
+/// it.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Nothing,
-    Set(&'a Set),
+    Set(&'a Set, i64),
     ZSet(&'a ZSet),
 }
 
@@ -91,15 +93,16 @@ impl<'a> Source<'a> {
         let Some(entry) = keys.get(key) else { return Source::Nothing };
         match (entry.object::<ZSet>(), entry.object::<Set>()) {
             (Some(set), _) => Source::ZSet(set),
-            (None, Some(set)) => Source::Set(set),
+            (None, Some(set)) => Source::Set(set, keys.due_ms()),
             (None, None) => Source::Nothing,
         }
     }
 
+    /// Number of members, those that have expired included.
     fn len(self) -> usize {
         match self {
             Source::Nothing => 0,
-            Source::Set(set) => set.len(),
+            Source::Set(set, _) => set.len(),
             Source::ZSet(set) => set.len(),
         }
     }
@@ -107,14 +110,14 @@ impl<'a> Source<'a> {
     fn score(self, member: Element<'_>) -> Option<f64> {
         match self {
             Source::Nothing => None,
-            Source::Set(set) => set.contains(member).then_some(1.0),
+            Source::Set(set, due_ms) => set.contains(member, due_ms).then_some(1.0),
             Source::ZSet(set) => set.score(member.as_bytes(&mut IntBuffer::new())),
         }
     }
 
     fn is(self, other: Source<'_>) -> bool {
         match (self, other) {
-            (Source::Set(left), Source::Set(right)) => std::ptr::eq(left, right),
+            (Source::Set(left, _), Source::Set(right, _)) => std::ptr::eq(left, right),
             (Source::ZSet(left), Source::ZSet(right)) => std::ptr::eq(left, right),
             _ => false,
         }
@@ -124,8 +127,8 @@ impl<'a> Source<'a> {
     fn each(self, mut f: impl FnMut(Entry<'a>) -> bool) {
         match self {
             Source::Nothing => {}
-            Source::Set(set) => {
-                let _ = set.iter().all(|member| f(Entry { member, score: 1.0 }));
+            Source::Set(set, due_ms) => {
+                let _ = set.live(due_ms).all(|member| f(Entry { member, score: 1.0 }));
             }
             Source::ZSet(set) => {
                 let _ = set.iter().all(f);
@@ -270,6 +273,9 @@ fn run(ctx: &mut Context<'_>, operation: Operation, purpose: Purpose, name: &'st
     let number = if purpose == Purpose::Store { 2 } else { 1 };
     let request = Request::parse(ctx, number, operation, purpose, name)?;
     let Context { keys, reply, .. } = ctx;
+    if purpose == Purpose::Store {
+        expire_operands(keys, &request.keys);
+    }
     let sources = request.sources(keys);
     let mut result = match operation {
         Operation::Union => unite(sources, request.aggregate),

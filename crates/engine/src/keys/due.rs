@@ -1,6 +1,8 @@
-//! Parts of values whose time has come: fields of hashes, records of streams, what modules' types have.
+//! Parts of values whose time has come: fields of hashes, members of sets, records of streams, what modules' types have.
 
 use martlet_keyspace::{Key, Kind, ModuleValue};
+use martlet_types::hash::Hash;
+use martlet_types::set::Set;
 use martlet_types::stream::Stream;
 
 use super::Keys;
@@ -17,7 +19,7 @@ impl Keys {
     }
 
     /// Removes parts of a locked shard's values that are due, at most `limit`, calling `lag` with how late
-    /// each field of a hash is. Returns how many.
+    /// each field or member is. Returns how many.
     pub(super) fn expire_due_parts(
         &mut self,
         shard: usize,
@@ -31,7 +33,8 @@ impl Keys {
             let Some((kind, name)) = table.next_due(now_ms) else { break };
             let (key, left) = (Key::new(&name), limit - expired);
             let removed = match kind {
-                Kind::Hash => self.collect_fields(&key, left, |at_ms| lag(now_ms - at_ms)),
+                Kind::Hash => self.collect_parts::<Hash>(&key, left, |at_ms| lag(now_ms - at_ms)),
+                Kind::Set => self.collect_parts::<Set>(&key, left, |at_ms| lag(now_ms - at_ms)),
                 Kind::Stream => self.forget_records(&key, left),
                 _ => self.remove_due_parts(&key, left),
             };

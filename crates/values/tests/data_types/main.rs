@@ -71,9 +71,14 @@ fn samples(kind: Kind) -> Vec<(Vec<Words>, Words)> {
         Kind::Set => [3, 3_000]
             .into_iter()
             .flat_map(|n| {
+                let timed = |i: usize| match i % 3 {
+                    0 => format!("SADDEX k EXAT {} MEMBERS 1 e{i}", START_MS / 1000 + 900 + i as i64),
+                    _ => format!("SADD k e{i}"),
+                };
                 [
                     lines(n, &|i| format!("SADD k {i}"), "SADD k 1000000"),
                     lines(n, &|i| format!("SADD k e{i}"), "SADD k y"),
+                    lines(n, &timed, "SADD k y"),
                 ]
             })
             .collect(),

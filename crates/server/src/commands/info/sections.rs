@@ -299,7 +299,7 @@ pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
                 let (sum, count) = db.ttl_sum_ms(now_ms, TTL_SAMPLE);
                 total.ttl_ms += sum;
                 total.sampled += count;
-                let timed = db.versions().filter(|(kind, _, _)| *kind == Kind::Hash);
+                let timed = db.versions().filter(|(kind, _, _)| matches!(kind, Kind::Hash | Kind::Set));
                 total.field_expires += timed.map(|(_, _, count)| count).sum::<usize>();
             }
         });

@@ -36,7 +36,7 @@ static COUNT: Command<Handler> = command("bag.count", 3, count as Handler)
     .keys(&[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))]);
 
 fn count(ctx: &mut Context<'_>) -> Outcome {
-    let (key, now_ms, word) = (ctx.key(1), ctx.keys.now_ms, ctx.arg(2));
+    let (key, now_ms, word) = (ctx.key(1), ctx.keys.now_ms(), ctx.arg(2));
     let count = ctx.keys.read::<Bag>(&key)?.map_or(0, |bag| bag.count(word, now_ms));
     ctx.reply.count(count as usize);
     Ok(())
