@@ -84,7 +84,7 @@ fn evalsha_ro(call: &mut Call<'_>) -> Outcome {
     run_script(call, Source::Digest(call.arg(1)), true)
 }
 
-static SCRIPT: ServerCommand = container("script", -2, &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD]).doc(
+static SCRIPT: ServerCommand = container("script", -2, &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD, &SHOW]).doc(
     Group::Scripting,
     "2.6.0",
     "Depends on subcommand.",
@@ -212,5 +212,18 @@ static LOAD: ServerCommand = command("script|load", 3, load as ServerHandler)
 fn load(call: &mut Call<'_>) -> Outcome {
     let script = call.worker.load_script(call.arg(2))?;
     call.reply.bulk(script.name.as_bytes());
+    Ok(())
+}
+
+static SHOW: ServerCommand = command("script|show", 3, show as ServerHandler)
+    .flags(Flags::NOSCRIPT.with(Flags::STALE))
+    .acl(Acl::SCRIPTING)
+    .syntax("sha1")
+    .doc(Group::Scripting, "8.0.0", "O(1)", "Returns the text of a script that the server knows (Valkey).");
+
+fn show(call: &mut Call<'_>) -> Outcome {
+    let script = parse_digest(call.arg(2)).and_then(|digest| call.worker.shared.scripts.find(&digest));
+    let script = script.ok_or(Error::Fixed("NOSCRIPT No matching script."))?;
+    call.reply.bulk(&script.source);
     Ok(())
 }
