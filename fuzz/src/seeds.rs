@@ -154,6 +154,14 @@ const PROGRAMS: &[&[&str]] = &[
         "HPERSIST h FIELDS 1 a",
         "HPEXPIRE h 10 FIELDS 1 b",
     ],
+    &[
+        "SADD s a 1 b",
+        "SEXPIRE s 100 NX MEMBERS 2 a b",
+        "STTL s MEMBERS 1 a",
+        "SPERSIST s MEMBERS 1 a",
+        "SADDEX s PX 10 MEMBERS 2 a c",
+        "SPOP s",
+    ],
     &["HSET h a 1", "HGETEX h EX 100 FIELDS 1 a", "HSETEX h PX 10 FIELDS 1 b 2", "HGETDEL h FIELDS 1 a"],
     &[
         "ARSET a 5 x 2.5 3",

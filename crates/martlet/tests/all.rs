@@ -32,6 +32,7 @@ mod replication;
 mod reproduce;
 mod scripts;
 mod sentinel;
+mod set_times;
 mod shutdown;
 mod tls;
 mod tools;

@@ -117,6 +117,8 @@ pub fn requests() -> Vec<Vec<String>> {
         key(&["HSET", "{t}timed-hash", "f1", "1", "f2", "2", "f3", "3"]),
         key(&["HPEXPIRE", "{t}timed-hash", "100000", "FIELDS", "1", "f1"]),
         key(&["HPEXPIRE", "{t}timed-hash", "400", "FIELDS", "1", "f2"]),
+        key(&["SADDEX", "{t}timed-set", "PX", "100000", "MEMBERS", "3", "a", "b", "c"]),
+        key(&["SPEXPIRE", "{t}timed-set", "400", "MEMBERS", "1", "b"]),
         key(&["XADD", "{t}x", "1-1", "f1", "v"]),
         key(&["XADD", "{t}x", "1-2", "f1", "v", "f2", "w"]),
         key(&["XGROUP", "CREATE", "{t}x", "g", "0"]),
