@@ -12,7 +12,7 @@ use super::expiry::{done, parse_some_fields, persist, record_times, set_times_al
 use super::{BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, longest, names_of, note, value_or_null};
 use crate::Handler;
 use crate::context::Context;
-use crate::string::expires_relatively;
+use crate::string::expires_relatively_around;
 use crate::times::TimeUnit;
 
 /// Deletes those of the fields that have expired.
@@ -82,7 +82,7 @@ enum NewTime {
 pub(super) static HGETEX: Command<Handler> = command("hgetex", -5, hgetex as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::UPDATED.notes("It is written, too, because the expiry of fields may change.")])
-    .relative_time_if(expires_relatively)
+    .relative_time_if(|args| expires_relatively_around(args, "fields", 1))
     .acl(Acl::HASH)
     .syntax("key:k0 \
          ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|PERSIST) \
@@ -217,7 +217,7 @@ impl<'a> SetOptions<'a> {
 pub(super) static HSETEX: Command<Handler> = command("hsetex", -6, hsetex as Handler)
     .flags(WRITES_FAST)
     .keys(RW_UPDATE)
-    .relative_time_if(expires_relatively)
+    .relative_time_if(|args| expires_relatively_around(args, "fields", 2))
     .acl(Acl::HASH)
     .syntax("key:k0 ?key-condition(NX|XX) ?condition(FNX|FXX) \
          ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|KEEPTTL) \

@@ -14,7 +14,7 @@ use martlet_types::set::{NO_EXPIRY, Set};
 use super::{READS_FAST, RO_ACCESS, delete_if_empty, note_members};
 use crate::Handler;
 use crate::context::Context;
-use crate::string::expires_relatively;
+use crate::string::expires_relatively_around;
 use crate::times::{CONDITION_NOT_MET, Condition, DELETED, DONE, NO_PART, NO_TIME, TimeUnit};
 
 const BY_MEMBERS: &str = "O(N), N being the number of members given";
@@ -390,7 +390,7 @@ fn take_time(rest: &mut Cursor<'_>, now_ms: i64, has_one: bool) -> Result<Option
 pub(super) static SADDEX: Command<Handler> = command("saddex", -5, saddex as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
     .keys(RW_UPDATE)
-    .relative_time_if(expires_relatively)
+    .relative_time_if(|args| expires_relatively_around(args, "members", 1))
     .acl(Acl::SET)
     .syntax("key:k0 ?condition(MNX|MXX) \
          ?expiration(seconds:i=EX|milliseconds:i=PX|unix-time-seconds:t=EXAT|unix-time-milliseconds:t=PXAT|KEEPTTL) \

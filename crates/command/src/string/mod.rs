@@ -21,7 +21,7 @@ mod range;
 mod tests;
 mod value;
 
-pub(crate) use value::{expire_at, expires_relatively};
+pub(crate) use value::{expire_at, expires_relatively_around};
 
 /// Deletes a key that was given a time in the past.
 pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {

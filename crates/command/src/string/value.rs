@@ -19,6 +19,23 @@ pub(crate) fn expires_relatively(args: &Args<'_>) -> bool {
     args.has_word(2, b"ex") || args.has_word(2, b"px")
 }
 
+/// As [`expires_relatively`], of options around `block count item…` with `width` arguments an item: those are no
+/// options, whatever they spell.
+pub(crate) fn expires_relatively_around(args: &Args<'_>, block: &str, width: usize) -> bool {
+    let mut rest = Cursor::new(*args, 2);
+    while rest.left() > 0 {
+        if rest.word(block) {
+            let count = rest.int().ok().and_then(|count| usize::try_from(count).ok());
+            rest.skip(count.unwrap_or(usize::MAX).saturating_mul(width));
+        } else if rest.one_of(&[("ex", ()), ("px", ())]).is_some() {
+            return true;
+        } else {
+            rest.skip(1);
+        }
+    }
+    false
+}
+
 pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
     .flags(Flags::WRITE.with(Flags::DENYOOM))
     .keys(&[KeyPart::one(
@@ -27,7 +44,8 @@ pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
     )
     .notes("With GET the key is read, too.")])
     .key_flags(set_key_flags)
-    .relative_time_if(expires_relatively)
+    // The value is no option, whatever it spells.
+    .relative_time_if(|args| expires_relatively(&args.from(1)))
     .acl(Acl::STRING)
     .syntax("key:k0 value ?condition(NX|XX|ifeq-value=IFEQ^8.4.0|ifne-value=IFNE^8.4.0|ifdeq-digest=IFDEQ^8.4.0|ifdne-digest=IFDNE^8.4.0)^2.6.12 \
          ?GET^6.2.0 \

@@ -1,8 +1,10 @@
 //! Members that expire: the commands of their times, and every other command that meets them.
 
+use crate::FAMILIES;
 use crate::testing::{Fixture, START_MS};
 use martlet_engine::{Expired, View};
 use martlet_keyspace::Key;
+use martlet_protocol::request::OwnedArgs;
 use martlet_types::set::Set;
 
 fn with(lines: &[&str]) -> Fixture {
@@ -373,5 +375,30 @@ fn what_is_recorded_makes_the_same_sets() {
         if step % 16 == 0 {
             primary.expire_due();
         }
+    }
+}
+
+/// A time relative to now is one of the options, no matter what keys, values, fields and members are called.
+#[test]
+fn only_options_make_a_time_relative() {
+    for (line, is_relative) in [
+        ("SADDEX ex EX 9 MEMBERS 1 a", true),
+        ("SADDEX s MEMBERS 1 a MXX px 9", true),
+        ("SADDEX s PXAT 9 MEMBERS 2 ex px", false),
+        ("SADDEX s MEMBERS 2 ex px PXAT 9", false),
+        ("SADDEX s MEMBERS x ex", false),
+        ("HSETEX h PXAT 9 FIELDS 1 px ex", false),
+        ("HSETEX h PX 9 FIELDS 1 f v", true),
+        ("HGETEX h EXAT 9 FIELDS 2 ex px", false),
+        ("HGETEX h EX 9 FIELDS 1 f", true),
+        ("SET ex px PXAT 9", false),
+        ("SET k v PX 9", true),
+    ] {
+        let args = OwnedArgs::from_slices(line.split(' ').map(str::as_bytes));
+        let all = FAMILIES.iter().flat_map(|family| family.iter());
+        let name = line.split(' ').next().map(str::to_lowercase);
+        let command = all.copied().find(|command| Some(command.spec.name) == name.as_deref()).expect(line);
+        let is = command.spec.relative_time.expect(line);
+        assert_eq!(is(&args.view()), is_relative, "{line}");
     }
 }
