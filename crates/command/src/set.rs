@@ -1,5 +1,5 @@
-//! Sets: adding, removing, asking for members. Random choice is in `random`, set algebra in `algebra`, expiry times
-//! in `expiry`.
+//! Sets: adding, removing, asking for members. Random choice is in `random`, set algebra in `algebra`, expiry
+//! times in `expiry`.
 
 mod algebra;
 mod expiry;
@@ -74,8 +74,8 @@ fn note_members<'m>(
     keys.effects.event_of_subkeys(EventClass::SET, event, keys.db(), key.bytes, members);
 }
 
-/// Deletes the expired members of these sets, before a command stores a result of them. Replicas do not decide
-/// which members have expired; without those the command has the same result there.
+/// Deletes the expired members of these sets, before a command stores a result of them. Replicas do not
+/// decide which members have expired; without those the command has the same result there.
 pub(crate) fn expire_operands(keys: &mut Keys, operands: &[Key<'_>]) {
     let due_ms = keys.due_ms();
     for key in operands {
@@ -86,8 +86,9 @@ pub(crate) fn expire_operands(keys: &mut Keys, operands: &[Key<'_>]) {
     }
 }
 
-/// Deletes the expired ones of the members that a command is about to add; the set stays, even without members.
-/// Replicas do not decide which members have expired; once these are deleted the command adds them there too.
+/// Deletes the expired ones of the members that a command is about to add; the set stays, even without
+/// members. Replicas do not decide which members have expired; once these are deleted the command adds them
+/// there too.
 #[cold]
 fn expire_before_adding<'m>(keys: &mut Keys, key: &Key<'_>, members: impl IntoIterator<Item = &'m [u8]>) {
     keys.expire_parts_only::<Set>(key, members);

@@ -246,8 +246,8 @@ impl Source {
         matches!(self, Source::Set(_))
     }
 
-    /// All elements that have not expired by `due_ms`; from the last to the first if `backwards`, where they have an
-    /// order.
+    /// All elements that have not expired by `due_ms`; from the last to the first if `backwards`, where they
+    /// have an order.
     fn elements(&self, backwards: bool, due_ms: i64) -> Vec<Element<'_>> {
         match self {
             Source::List(list) if backwards => list.iter_back_from(list.len().saturating_sub(1)).collect(),

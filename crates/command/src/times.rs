@@ -1,5 +1,5 @@
-//! What the commands for the expiry times of fields (HEXPIRE …) and of members (SEXPIRE …) have in common: units of
-//! times, conditions and answers.
+//! What the commands for the expiry times of fields (HEXPIRE …) and of members (SEXPIRE …) have in common:
+//! units of times, conditions and answers.
 
 use martlet_base::number::parse_i64;
 use martlet_spec::Error;

@@ -595,8 +595,8 @@ impl Keys {
         self.signal_by_server(key);
     }
 
-    /// Deletes up to `limit` keys, fields, members and records of streams of a locked shard that are due, calling
-    /// `lag` with how late each key and field is, in milliseconds; whether more are due.
+    /// Deletes up to `limit` keys, fields, members and records of streams of a locked shard that are due,
+    /// calling `lag` with how late each key and field is, in milliseconds; whether more are due.
     pub fn expire_due(&mut self, shard: usize, limit: usize, mut lag: impl FnMut(i64)) -> bool {
         self.counters.change.set();
         let used: Vec<usize> = self.shard(shard).keys.used().collect();

@@ -11,7 +11,8 @@ use crate::expiry::ExpiryIndex;
 use crate::value::Kind;
 use crate::version::VERSION_OLDEST;
 
-/// When parts of values are due: fields of hashes, members of sets, records of streams, what modules' types have.
+/// When parts of values are due: fields of hashes, members of sets, records of streams, what modules' types
+/// have.
 #[derive(Debug, Default)]
 pub(crate) struct Dues {
     pub(crate) index: ExpiryIndex,

@@ -1,5 +1,5 @@
-//! Expiry times of set members, in whole processes: they survive every kind of file, and a replica deletes what its
-//! primary does.
+//! Expiry times of set members, in whole processes: they survive every kind of file, and a replica deletes
+//! what its primary does.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
 //! `Set`: a set of byte strings that may expire, as sorted integers, packed in one block, or in a hash table.
 //!
 //! The encoding is the one that OBJECT ENCODING names, and conversions are Redis 7.2's: a set of integers is
-//! an `intset` up to one limit, another small set a `listpack` up to two, or a `listpackex` if a member has had
-//! an expiry time (Redis 8.12), all others are a `hashtable`; removals never convert back. Expiry times cost
-//! something only where they are set: a second element per member in a `listpackex`, nine bytes in a table's
-//! entry.
+//! an `intset` up to one limit, another small set a `listpack` up to two, or a `listpackex` if a member has
+//! had an expiry time (Redis 8.12), all others are a `hashtable`; removals never convert back. Expiry times
+//! cost something only where they are set: a second element per member in a `listpackex`, nine bytes in a
+//! table's entry.
 //!
-//! Invariant: the value is one pointer, and a clone of a table shares its blocks. A member whose time has come
-//! reads as absent wherever a method takes the time; it stays until it is collected or added again.
+//! Invariant: the value is one pointer, and a clone of a table shares its blocks. A member whose time has
+//! come reads as absent wherever a method takes the time; it stays until it is collected or added again.
 
 mod draw;
 mod iter;
@@ -247,8 +247,8 @@ impl Set {
         }
     }
 
-    /// Adds a member; whether it was absent. A member that has expired by `now_ms` is treated as absent; another
-    /// one keeps its time.
+    /// Adds a member; whether it was absent. A member that has expired by `now_ms` is treated as absent;
+    /// another one keeps its time.
     #[inline]
     pub fn add(&mut self, member: Element<'_>, limits: SetLimits, now_ms: i64) -> bool {
         self.insert(member, NO_EXPIRY, limits, now_ms)
@@ -401,8 +401,8 @@ impl Set {
         }
     }
 
-    /// Removes a member that has not expired by `now_ms`, or any member where that is `i64::MIN`; whether there
-    /// was one.
+    /// Removes a member that has not expired by `now_ms`, or any member where that is `i64::MIN`; whether
+    /// there was one.
     #[inline]
     pub fn remove(&mut self, member: Element<'_>, now_ms: i64) -> bool {
         match self.form.get_mut() {
@@ -452,8 +452,8 @@ impl Set {
         self.iter().filter(move |member| member.is_live(now_ms)).map(|member| member.element)
     }
 
-    /// Passes about `count` members that have not expired by `now_ms` to `f` and returns the next cursor, 0 at
-    /// the end: [`Table::scan`] for a table; all members at once, whatever the cursor, for the others.
+    /// Passes about `count` members that have not expired by `now_ms` to `f` and returns the next cursor, 0
+    /// at the end: [`Table::scan`] for a table; all members at once, whatever the cursor, for the others.
     pub fn scan(&self, cursor: u64, count: usize, now_ms: i64, mut f: impl FnMut(Element<'_>)) -> u64 {
         match self.form.get() {
             Form::Table(large) => large.table.scan(cursor, count, |entry| {

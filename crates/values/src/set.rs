@@ -166,8 +166,8 @@ fn write_timed(out: &mut Writer<'_>, set: &Set, compress: bool) {
     }
 }
 
-/// Adds a member that was read, with its time. Nothing counts as expired, or a member that comes twice could go
-/// unnoticed.
+/// Adds a member that was read, with its time. Nothing counts as expired, or a member that comes twice could
+/// go unnoticed.
 fn add(set: &mut Set, member: Element<'_>, expire_at_ms: i64, limits: SetLimits) -> Result<(), Error> {
     if set.insert(member, expire_at_ms, limits, i64::MIN) { Ok(()) } else { Err(DUPLICATE_MEMBER) }
 }

@@ -1,5 +1,5 @@
-//! Expiry times of fields and members in the RDB format: Unix milliseconds, 0 for none, or as much later than the
-//! earliest of the value, plus one.
+//! Expiry times of fields and members in the RDB format: Unix milliseconds, 0 for none, or as much later than
+//! the earliest of the value, plus one.
 
 use martlet_rdb::Error;
 use martlet_types::element::Element;

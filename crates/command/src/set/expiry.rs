@@ -1,5 +1,5 @@
-//! Expiry times of members: setting, reading, removing; adding members with a time. Replies, errors, events and
-//! what is recorded are those of Redis' change #15938.
+//! Expiry times of members: setting, reading, removing; adding members with a time. Replies, errors, events
+//! and what is recorded are those of Redis' change #15938.
 
 #[cfg(test)]
 mod tests;

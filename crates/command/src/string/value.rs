@@ -19,8 +19,8 @@ pub(crate) fn expires_relatively(args: &Args<'_>) -> bool {
     args.has_word(2, b"ex") || args.has_word(2, b"px")
 }
 
-/// As [`expires_relatively`], of options around `block count item…` with `width` arguments an item: those are no
-/// options, whatever they spell.
+/// As [`expires_relatively`], of options around `block count item…` with `width` arguments an item: those are
+/// no options, whatever they spell.
 pub(crate) fn expires_relatively_around(args: &Args<'_>, block: &str, width: usize) -> bool {
     let mut rest = Cursor::new(*args, 2);
     while rest.left() > 0 {

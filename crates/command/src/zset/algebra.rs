@@ -79,8 +79,8 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// The set at one of the keys. Members of a plain set have a score of 1, if they have not expired by the time beside
-/// it.
+/// The set at one of the keys. Members of a plain set have a score of 1, if they have not expired by the time
+/// beside it.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Nothing,

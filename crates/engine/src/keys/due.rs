@@ -1,4 +1,5 @@
-//! Parts of values whose time has come: fields of hashes, members of sets, records of streams, what modules' types have.
+//! Parts of values whose time has come: fields of hashes, members of sets, records of streams, what modules'
+//! types have.
 
 use martlet_keyspace::{Key, Kind, ModuleValue};
 use martlet_types::hash::Hash;

@@ -1,5 +1,5 @@
-//! Fields of hashes and members of sets whose time has come: deleted when a command meets them, or by the thread
-//! that looks after the shard.
+//! Fields of hashes and members of sets whose time has come: deleted when a command meets them, or by the
+//! thread that looks after the shard.
 
 use martlet_keyspace::{Key, Object};
 use martlet_types::element::{Element, IntBuffer};
@@ -21,8 +21,8 @@ pub trait TimedParts: Object {
     /// Removes the part of this name if it has expired by `due_ms`; whether it did.
     fn remove_expired_part(&mut self, name: &[u8], due_ms: i64) -> bool;
 
-    /// Removes parts that have expired by `due_ms`, at most `limit`, and hands the name and the time of each to
-    /// `f` before. Returns how many.
+    /// Removes parts that have expired by `due_ms`, at most `limit`, and hands the name and the time of each
+    /// to `f` before. Returns how many.
     fn collect_expired_parts(&mut self, due_ms: i64, limit: usize, f: impl FnMut(&[u8], i64)) -> usize;
 }
 
@@ -90,8 +90,8 @@ impl Keys {
         expired
     }
 
-    /// As [`Keys::expire_parts`], but leaves a collection without parts to the caller, which puts some into it or
-    /// calls [`Keys::delete_without_parts`].
+    /// As [`Keys::expire_parts`], but leaves a collection without parts to the caller, which puts some into
+    /// it or calls [`Keys::delete_without_parts`].
     pub fn expire_parts_only<'n, T: TimedParts>(
         &mut self,
         key: &Key<'_>,
@@ -124,7 +124,8 @@ impl Keys {
         }
     }
 
-    /// Deletes all parts that have expired (unless expired data is to be kept), and the key with the last one.
+    /// Deletes all parts that have expired (unless expired data is to be kept), and the key with the last
+    /// one.
     pub fn expire_all_parts<T: TimedParts>(&mut self, key: &Key<'_>) {
         if !self.keeps_expired() {
             self.collect_parts::<T>(key, usize::MAX, |_| ());

@@ -31,8 +31,8 @@ impl Set {
         }
     }
 
-    /// Hands `count` distinct members that have not expired by `now_ms`, or all if there are fewer, to `f`. Each
-    /// combination is equally likely; the order is not random.
+    /// Hands `count` distinct members that have not expired by `now_ms`, or all if there are fewer, to `f`.
+    /// Each combination is equally likely; the order is not random.
     pub fn sample<'a>(
         &'a self,
         count: usize,
@@ -93,8 +93,8 @@ impl Set {
         }
     }
 
-    /// Removes `count` members that have not expired by `now_ms`, fewer than there are, each combination equally
-    /// likely, and hands them to `f`. What stays may change its encoding, as in Redis.
+    /// Removes `count` members that have not expired by `now_ms`, fewer than there are, each combination
+    /// equally likely, and hands them to `f`. What stays may change its encoding, as in Redis.
     pub fn pop_many(
         &mut self,
         count: usize,

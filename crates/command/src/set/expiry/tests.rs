@@ -326,8 +326,8 @@ fn members(t: &mut Fixture, name: &str) -> Option<Vec<(Vec<u8>, i64)>> {
     })
 }
 
-/// A replica decides of no member that it has expired, and has the same members with the same times after every
-/// command all the same.
+/// A replica decides of no member that it has expired, and has the same members with the same times after
+/// every command all the same.
 #[test]
 fn what_is_recorded_makes_the_same_sets() {
     let seed = u64::from(std::process::id());
