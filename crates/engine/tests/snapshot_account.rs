@@ -20,7 +20,7 @@ const MEMBERS: i64 = 20_000;
 
 fn add_members(keys: &mut Keys, name: &[u8], members: std::ops::Range<i64>) {
     let mut set = keys.create::<Set>(&Key::new(name)).unwrap();
-    members.for_each(|member| _ = set.add(Element::Int(member * 1_000_003), SetLimits::default()));
+    members.for_each(|member| _ = set.add(Element::Int(member * 1_000_003), SetLimits::default(), 0));
 }
 
 /// What is counted is what the snapshot gives back when it ends, for each way to change a key that a writer

@@ -26,7 +26,8 @@ Reads the RDB file IN, of any version that is known, and writes OUT:
                    it the lowest from 10 on that holds the data
   --json-lines     a line of JSON for each key; OUT may be - for the standard output:
                    {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
-                   string: TEXT; list, set: [TEXT, ...]; zset: [[TEXT, score], ...];
+                   string: TEXT; list, set: [TEXT, ...], of a set [TEXT, ms] for a member that
+                   expires; zset: [[TEXT, score], ...];
                    hash: [[TEXT, TEXT], ...] with the expiry time third if a field has one;
                    stream: [[id, TEXT, TEXT, ...], ...], entries alone.
                    A TEXT that is no UTF-8 is {\"hex\":\"...\"}; an infinite score is \"inf\" or \"-inf\";

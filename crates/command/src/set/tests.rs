@@ -3,7 +3,7 @@
 use crate::testing::Fixture;
 use martlet_types::set::SetLimits;
 
-fn with(lines: &[&str]) -> Fixture {
+pub(super) fn with(lines: &[&str]) -> Fixture {
     let mut t = Fixture::new();
     for line in lines {
         let reply = t.run(line);
@@ -13,7 +13,7 @@ fn with(lines: &[&str]) -> Fixture {
 }
 
 /// The words of an array or set reply, sorted.
-fn sorted(reply: &str) -> Vec<String> {
+pub(super) fn sorted(reply: &str) -> Vec<String> {
     let inner = reply.trim_start_matches('~').trim_start_matches('[').trim_end_matches(']');
     let mut words: Vec<String> = inner.split_whitespace().map(|word| word.trim_matches('"').into()).collect();
     words.sort();

@@ -35,7 +35,7 @@ fn shown(value: &SavedValue<'_>, expiry_ms: Option<i64>) -> String {
 }
 
 fn members(set: &Set) -> String {
-    let mut members: Vec<Vec<u8>> = set.iter().map(|member| member.to_vec()).collect();
+    let mut members: Vec<Vec<u8>> = set.iter().map(|member| member.element.to_vec()).collect();
     members.sort();
     format!("{members:?}")
 }
@@ -126,7 +126,7 @@ fn apply(keys: &mut Keys, step: &Step) {
         Step::Add(db, k, member) => {
             keys.see(crate::View { db, ..keys.view() });
             if let Ok(mut set) = keys.create::<Set>(&Key::new(&name(k))) {
-                set.add(Element::Int(i64::from(member)), SetLimits::default());
+                set.add(Element::Int(i64::from(member)), SetLimits::default(), 0);
             }
         }
         Step::Expire(db, k, at_ms) => {

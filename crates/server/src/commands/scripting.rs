@@ -84,12 +84,13 @@ fn evalsha_ro(call: &mut Call<'_>) -> Outcome {
     run_script(call, Source::Digest(call.arg(1)), true)
 }
 
-static SCRIPT: ServerCommand = container("script", -2, &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD, &SHOW]).doc(
-    Group::Scripting,
-    "2.6.0",
-    "Depends on subcommand.",
-    "A container for commands on the scripts that the server knows.",
-);
+static SCRIPT: ServerCommand =
+    container("script", -2, &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD, &SHOW]).doc(
+        Group::Scripting,
+        "2.6.0",
+        "Depends on subcommand.",
+        "A container for commands on the scripts that the server knows.",
+    );
 
 static DEBUG: ServerCommand = command("script|debug", 3, debug as ServerHandler)
     .flags(Flags::NOSCRIPT)

@@ -1,28 +1,12 @@
 //! Members that expire: the commands of their times, and every other command that meets them.
 
 use crate::FAMILIES;
+use crate::set::tests::{sorted, with};
 use crate::testing::{Fixture, START_MS};
 use martlet_engine::{Expired, View};
 use martlet_keyspace::Key;
 use martlet_protocol::request::OwnedArgs;
 use martlet_types::set::Set;
-
-fn with(lines: &[&str]) -> Fixture {
-    let mut t = Fixture::new();
-    for line in lines {
-        let reply = t.run(line);
-        assert!(!reply.starts_with('-'), "{line}: {reply}");
-    }
-    t
-}
-
-/// The words of an array or set reply, sorted.
-fn sorted(reply: &str) -> Vec<String> {
-    let inner = reply.trim_start_matches('~').trim_matches(|c| "[]".contains(c));
-    let mut words: Vec<String> = inner.split_whitespace().map(|word| word.trim_matches('"').into()).collect();
-    words.sort();
-    words
-}
 
 #[test]
 fn times_of_members() {
