@@ -125,3 +125,36 @@ fn a_replica_deletes_what_its_primary_does() {
     assert_eq!(run(&mut reader, "SCARD short"), "1");
     assert!(run(&mut client, "INFO stats").contains("expired_subkeys:2"));
 }
+
+/// A replay takes an absolute time for one, also where a value or a member spells a relative time's option:
+/// what came before the time had passed is done again as it was.
+#[test]
+fn absolute_times_are_replayed_as_such() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--appendonly", "yes"];
+    let server = start(directory.path(), &arguments);
+    let mut client = Client::connect(server.address()).unwrap();
+    run(&mut client, "SET marker v PX 500");
+    let at_ms = run(&mut client, "PEXPIRETIME marker");
+    for line in ["SET k px PXAT", "SADDEX s PXAT", "HSETEX h PXAT"] {
+        let rest = match line.as_bytes()[1] {
+            b'A' => " MEMBERS 1 ex",
+            b'S' => " FIELDS 1 px ex",
+            _ => "",
+        };
+        let reply = run(&mut client, &format!("{line} {at_ms}{rest}"));
+        assert!(!reply.starts_with("Error"), "{line}: {reply}");
+    }
+    for (line, done) in [("PERSIST k", "1"), ("SMOVE s d ex", "1")] {
+        assert_eq!(run(&mut client, line), done, "{line}");
+    }
+    assert_eq!(numbers(&mut client, "HPERSIST h FIELDS 1 px"), [1]);
+    until("the time passes", || run(&mut client, "EXISTS marker") == "0");
+    let _ = client.command(&["SHUTDOWN"]);
+    assert!(server.wait().unwrap());
+    let server = start(directory.path(), &arguments);
+    let mut client = Client::connect(server.address()).unwrap();
+    for (line, reply) in [("GET k", "px"), ("SISMEMBER d ex", "1"), ("HGET h px", "ex"), ("DBSIZE", "3")] {
+        assert_eq!(run(&mut client, line), reply, "{line}");
+    }
+}
