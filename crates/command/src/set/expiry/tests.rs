@@ -287,7 +287,7 @@ fn members_are_deleted_when_they_are_due() {
 fn expired_members_may_have_to_stay() {
     for t in with_dead_members() {
         let mut t = t;
-        t.keys.set_view(View { expired: Expired::Keep, ..t.keys.view() });
+        t.keys.see(View { expired: Expired::Keep, ..t.keys.view() });
         assert_eq!(t.run("SMISMEMBER s dead live"), "[:0 :1]");
         assert_eq!(sorted(&t.run("SRANDMEMBER s 9")), ["live", "other"]);
         assert!(t.effects().is_empty());
@@ -317,7 +317,7 @@ fn what_is_recorded_makes_the_same_sets() {
     let seed = u64::from(std::process::id());
     let mut random = martlet_base::random::Random::seeded(seed);
     let (mut primary, mut replica) = (Fixture::new(), Fixture::new());
-    replica.keys.set_view(View { expired: Expired::See, ..replica.keys.view() });
+    replica.keys.see(View { expired: Expired::See, ..replica.keys.view() });
     let names = ["a", "b", "c"];
     for step in 0..3_000 {
         let mut below = |n: u64| random.below(n);
