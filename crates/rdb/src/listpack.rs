@@ -93,6 +93,11 @@ pub fn read(listpack: &[u8]) -> Result<Reader<'_>, Error> {
 }
 
 impl<'a> Reader<'a> {
+    /// Takes whatever elements there are: the header's count is not compared.
+    pub fn recounting(self) -> Reader<'a> {
+        Reader { announced: None, ..self }
+    }
+
     /// About the bytes that the elements take without their lengths.
     pub fn element_bytes(&self) -> usize {
         self.rest.len().saturating_sub(1 + self.announced.unwrap_or(0))

@@ -304,14 +304,15 @@ impl ZSet {
         }
     }
 
-    /// Adds an entry that is after all others, unless its member is there already; whether it was not.
-    pub fn push(&mut self, member: &[u8], score: f64, limits: ZSetLimits) -> bool {
+    /// Adds an entry of an encoded set, unless its member is there already; whether it was not. `is_last` if it
+    /// is after all others. Unlike [`ZSet::add`] this keeps a small set's minus zero, as Redis does.
+    pub fn push(&mut self, member: &[u8], score: f64, is_last: bool, limits: ZSetLimits) -> bool {
         debug_assert!(!score.is_nan());
         match self.form.get_mut() {
             FormMut::Packed(packed) if compact::has_room(packed, limits, member) => {
                 let absent = compact::find(packed, member).is_none();
                 if absent {
-                    compact::insert_last(packed, member, score);
+                    compact::insert_encoded(packed, member, score, is_last);
                 }
                 absent
             }

@@ -29,7 +29,9 @@ use martlet_rdb::{Error, Sink, Writer, listpack, read_bytes, read_count, read_pl
 use martlet_rdb::{write_bytes, write_length};
 use martlet_spec::data_type::{self, TypeView};
 use martlet_types::element::Element;
-use martlet_types::stream::{Entry, Group, Id, Idempotency, IdempotencyLimits, NodeView, Pending, Stream};
+use martlet_types::stream::{
+    Entry, Group, Id, Idempotency, IdempotencyLimits, Log, NodeView, Pending, Stream,
+};
 
 use crate::commands::{Commands, number};
 use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
@@ -271,24 +273,10 @@ fn read(
         let master = master
             .try_into()
             .map_err(|_| Error::Corrupt("Stream node key entry is not the size of a stream ID"))?;
-        let node = listpack::read(read_bytes(input, &mut scratch)?)?;
+        let node = listpack::read(read_bytes(input, &mut scratch)?)?.recounting();
         last = NodeReader { elements: node, master: Id::from_bytes(master), last }.read(&mut stream)?;
     }
-    let log = stream.log_mut();
-    if read_plain_length(input)? != log.len() {
-        return Err(Error::Corrupt("Stream length inconsistent with rax entries"));
-    }
-    let last_id = read_id(input)?;
-    if last.is_some_and(|last| last > last_id) {
-        return Err(Error::Corrupt("stream entry above the last id"));
-    }
-    log.set_last_id(last_id);
-    log.set_entries_added(log.len());
-    if byte != PLAIN {
-        read_id(input)?;
-        log.set_max_deleted_id(read_id(input)?);
-        log.set_entries_added(read_plain_length(input)?);
-    }
+    read_counters(input, byte, stream.log_mut(), last)?;
     for _ in 0..read_count(input)? {
         let name = read_bytes(input, &mut scratch)?.to_vec();
         let last_id = read_id(input)?;
@@ -306,6 +294,28 @@ fn read(
         read_idempotency(input, &mut stream)?;
     }
     Ok(stream)
+}
+
+/// Reads the facts about all entries. What the entries themselves show is counted again, since the field is wrong
+/// in files that Redis loads: its unstable branch of 2018 left a trimmed stream's length as it was.
+fn read_counters(
+    input: &mut (impl Input + ?Sized),
+    byte: u8,
+    log: &mut Log,
+    last: Option<Id>,
+) -> Result<(), Error> {
+    if read_plain_length(input)? > 0 && log.is_empty() {
+        return Err(Error::Corrupt("Stream length inconsistent with rax entries"));
+    }
+    let last_id = read_id(input)?.max(last.unwrap_or(Id::MIN));
+    log.set_last_id(last_id);
+    log.set_entries_added(log.len());
+    if byte != PLAIN {
+        read_id(input)?;
+        log.set_max_deleted_id(read_id(input)?.min(last_id));
+        log.set_entries_added(read_plain_length(input)?.max(log.len()));
+    }
+    Ok(())
 }
 
 fn read_idempotency(input: &mut (impl Input + ?Sized), stream: &mut Stream) -> Result<(), Error> {
@@ -356,40 +366,41 @@ impl<'a> NodeReader<'a> {
 
     /// Reads the entries; the last one's id.
     fn read(mut self, stream: &mut Stream) -> Result<Option<Id>, Error> {
-        let (count, deleted, name_count) = (self.int()?, self.int()?, self.int()?);
+        // Both numbers of entries follow from the entries, which go to the listpack's end.
+        let (_, _, name_count) = (self.int()?, self.int()?, self.int()?);
         let names = (0..name_count).map(|_| self.next()).collect::<Result<Vec<Element<'a>>, Error>>()?;
-        let entries = count.checked_add(deleted).filter(|_| count >= 0 && deleted >= 0).ok_or(BAD_NODE)?;
         if self.int()? != 0 {
             return Err(BAD_NODE);
         }
         if self.last.is_some_and(|last| self.master <= last) {
             return Err(OUT_OF_ORDER);
         }
-        let (mut live, mut fields) = (0, Vec::new());
-        for _ in 0..entries {
-            let Some(id) = self.read_entry(&names, &mut fields)? else { continue };
-            if live == 0 {
+        let (mut has_begun, mut deleted, mut fields) = (false, 0, Vec::new());
+        while let Some(flags) = self.elements.next() {
+            let flags = flags?.as_int().ok_or(BAD_NODE)?;
+            let Some(id) = self.read_entry(flags, &names, &mut fields)? else {
+                deleted += 1;
+                continue;
+            };
+            if !std::mem::replace(&mut has_begun, true) {
                 stream.log_mut().start_node(self.master, names.iter().copied());
             }
             stream.log_mut().push(id, fields.iter().copied());
-            live += 1;
         }
-        if live != count || self.elements.next().is_some() {
-            return Err(BAD_NODE);
-        }
-        if live > 0 {
-            stream.log_mut().set_deleted(u32::try_from(deleted).map_err(|_| BAD_NODE)?);
+        if has_begun {
+            stream.log_mut().set_deleted(deleted);
         }
         Ok(self.last)
     }
 
-    /// Reads an entry into `fields`; its id unless it has been deleted.
+    /// Reads an entry behind its flags into `fields`; its id unless it has been deleted.
     fn read_entry(
         &mut self,
+        flags: i64,
         names: &[Element<'a>],
         fields: &mut Vec<(Element<'a>, Element<'a>)>,
     ) -> Result<Option<Id>, Error> {
-        let (flags, ms, seq) = (self.int()?, self.int()?, self.int()?);
+        let (ms, seq) = (self.int()?, self.int()?);
         let id =
             Id { ms: self.master.ms.wrapping_add(ms as u64), seq: self.master.seq.wrapping_add(seq as u64) };
         let has_master_names = flags & SAME_NAMES != 0;

@@ -579,3 +579,93 @@ fn the_latest_kind_of_stream_is_read_and_written_as_it_is() {
         assert!(restore(&seal(&[&[kind][..], &body].concat(), version)).is_err());
     }
 }
+
+fn listpack_of(elements: &[&[u8]]) -> Vec<u8> {
+    let mut writer = martlet_rdb::listpack::Writer::new();
+    elements.iter().for_each(|element| writer.push(Element::parse(element)));
+    writer.finish(<[u8]>::to_vec)
+}
+
+/// Behind the type byte, a stream of version 19 with the entries 1-1 and 1-2, one more that was deleted, and
+/// these numbers.
+fn counted_stream(node: [&[u8]; 2], length: u8, last: u8, highest_deleted: u8, added: u8) -> Vec<u8> {
+    let [count, deleted] = node;
+    let entries: [&[u8]; 15] =
+        [b"2", b"0", b"0", b"a", b"4", b"3", b"0", b"1", b"b", b"4", b"2", b"0", b"1", b"c", b"4"];
+    let head: [&[u8]; 5] = [count, deleted, b"1", b"f", b"0"];
+    let node = listpack_of(&[&head[..], &entries].concat());
+    let master = Id { ms: 1, seq: 1 }.to_bytes();
+    let counters = [length, 1, last, 1, 1, 1, highest_deleted, added, 0];
+    [&[1][..], &blob(&master), &blob(&node), &counters].concat()
+}
+
+/// Redis 7.0 and 8.2 load all of these, and believe most of the numbers; Valkey 9.1 refuses some.
+#[test]
+fn a_streams_numbers_are_counted_again() {
+    let right = read(19, &counted_stream([b"2", b"1"], 2, 2, 2, 3), 10).unwrap();
+    let stream = |body: &[u8]| match restore(&seal(&[&[19], body].concat(), 10)) {
+        Ok(Value::Stream(stream)) => stream,
+        other => panic!("{other:?}"),
+    };
+    for length in [0, 1, 60, 2] {
+        for node in [[b"2".as_slice(), b"1"], [b"3", b"0"], [b"1", b"1"], [b"0", b"0"], [b"-1", b"9"]] {
+            let read = stream(&counted_stream(node, length, 2, 2, 3));
+            assert_eq!(read.log().len(), 2, "{length} {node:?}");
+            assert_eq!(show(&Value::Stream(read)), right, "{length} {node:?}");
+        }
+    }
+    // A last id, a highest deleted id and a number of added entries that the entries contradict.
+    for (last, highest_deleted, added, expected) in
+        [(0, 0, 2, (2, 0, 2)), (1, 2, 0, (2, 2, 2)), (9, 9, 7, (9, 9, 7)), (5, 9, 1, (5, 5, 2))]
+    {
+        let read = stream(&counted_stream([b"2", b"1"], 2, last, highest_deleted, added));
+        let log = read.log();
+        let numbers = (log.last_id().seq, log.max_deleted_id().seq, log.entries_added());
+        assert_eq!(numbers, expected);
+        // The commands that make it can be run: XSETID compares the same numbers.
+        assert!(log.last_id() >= log.max_deleted_id() && log.entries_added() >= log.len());
+    }
+    // A length without any entry is a stream that is not whole; so is an entry that is not.
+    assert!(restore(&seal(&[19, 0, 1, 1, 2, 1, 1, 0, 0, 2, 0], 10)).is_err());
+    let mut torn = counted_stream([b"2", b"1"], 2, 2, 2, 3);
+    let at = torn.iter().rposition(|byte| *byte == b'c').unwrap();
+    torn[at + 2] = 5;
+    assert!(restore(&seal(&[&[19], torn.as_slice()].concat(), 10)).is_err());
+}
+
+/// A ziplist of these texts.
+fn ziplist_of(texts: &[&[u8]]) -> Vec<u8> {
+    let (mut entries, mut before, mut tail) = (Vec::new(), 0, 10);
+    for text in texts {
+        tail = 10 + entries.len();
+        let from = entries.len();
+        entries.extend([before, text.len() as u8]);
+        entries.extend(*text);
+        before = (entries.len() - from) as u8;
+    }
+    let total = 11 + entries.len() as u32;
+    let head = [&total.to_le_bytes()[..], &(tail as u32).to_le_bytes(), &(texts.len() as u16).to_le_bytes()];
+    [&head.concat()[..], &entries, &[0xff]].concat()
+}
+
+/// Redis up to 6.2 wrote such scores into ziplists; later ones keep the text while the set is a listpack.
+#[test]
+fn minus_zero_is_kept_where_an_encoded_set_has_it() {
+    let scores = |value: &Value| match value {
+        Value::ZSet(zset) => zset.iter().map(|entry| entry.score.to_bits()).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let (minus, zero) = ((-0.0f64).to_bits(), 0.0f64.to_bits());
+    for elements in [[&b"a"[..], b"-0", b"b", b"0"], [b"b", b"0", b"a", b"-0"]] {
+        for (kind, bytes) in [(12, ziplist_of(&elements)), (17, listpack_of(&elements))] {
+            let value = restore(&seal(&[&[kind], blob(&bytes).as_slice()].concat(), 10)).unwrap();
+            assert_eq!(scores(&value), [minus, zero], "{kind}");
+            let again = restore(&payload::dump(value.view(), true)).unwrap();
+            assert_eq!(scores(&again), [minus, zero], "{kind}");
+        }
+    }
+    // As ZADD does it, and as Redis reads the other forms into a listpack.
+    let binary = [&[5, 1, 1, b'a'][..], &(-0.0f64).to_le_bytes()].concat();
+    assert_eq!(scores(&restore(&seal(&binary, 10)).unwrap()), [zero]);
+    assert_eq!(scores(&restore(&seal(b"\x03\x01\x01a\x02-0", 9)).unwrap()), [zero]);
+}

@@ -130,6 +130,7 @@ const NAN: u8 = 253;
 const INFINITY: u8 = 254;
 const NEG_INFINITY: u8 = 255;
 
+const NOT_A_NUMBER: Error = Error::Corrupt("score that is not a number");
 const DUPLICATE_ENTRY: Error = Error::Corrupt("duplicate sorted set member");
 
 /// A score before version 8.
@@ -146,7 +147,7 @@ fn write_text_score(out: &mut Writer<'_>, score: f64) {
 
 fn add_entry(zset: &mut ZSet, member: &[u8], score: f64, limits: ZSetLimits) -> Result<(), Error> {
     if score.is_nan() {
-        return Err(Error::Corrupt("score that is not a number"));
+        return Err(NOT_A_NUMBER);
     }
     match zset.insert(member, score, limits) {
         Added::Added => Ok(()),
@@ -181,7 +182,7 @@ fn read_text_score(input: &mut (impl Input + ?Sized)) -> Result<f64, Error> {
         NEG_INFINITY => Ok(f64::NEG_INFINITY),
         INFINITY => Ok(f64::INFINITY),
         NAN => Ok(f64::NAN),
-        len => parse_f64(input.take(usize::from(len))?).ok_or(Error::Corrupt("score that is not a number")),
+        len => parse_f64(input.take(usize::from(len))?).ok_or(NOT_A_NUMBER),
     }
 }
 
@@ -205,9 +206,10 @@ fn of_pairs<'a>(
         let ascends = last.is_none_or(|(before, above)| before < score || before == score && above < member);
         last = Some((score, member));
         let member = member.as_bytes(&mut buffer);
-        if !ascends || score.is_nan() {
-            add_entry(&mut zset, member, score, limits)?;
-        } else if !zset.push(member, score, limits) {
+        if score.is_nan() {
+            return Err(NOT_A_NUMBER);
+        }
+        if !zset.push(member, score, ascends, limits) {
             return Err(DUPLICATE_ENTRY);
         }
     }

@@ -1,8 +1,9 @@
 //! A small sorted set in one [`Packed`] block: member, score, member, score… in order of score and then
 //! member.
 //!
-//! Invariant: the number of elements is even, and a score is an integer where it has no fraction (as
-//! in Redis, minus zero becomes zero), else the text that reads back as the same double.
+//! Invariant: the number of elements is even, and a score is an integer where it has no fraction, else the
+//! text that reads back as the same double. As in Redis, minus zero becomes zero where a score is set, and
+//! stays where an encoded set has it.
 
 use super::{Entry, ZSetLimits};
 use crate::element::Element;
@@ -29,6 +30,14 @@ fn score_element(score: f64, buffer: &mut NumberBuffer) -> Element<'_> {
         return Element::Int(score as i64);
     }
     Element::Bytes(format_f64(score, buffer))
+}
+
+/// As [`score_element`], for a score that an encoded set has.
+fn encoded_score(score: f64, buffer: &mut NumberBuffer) -> Element<'_> {
+    if score == 0.0 && score.is_sign_negative() {
+        return Element::Bytes(format_f64(score, buffer));
+    }
+    score_element(score, buffer)
 }
 
 /// Pairs of a packed sorted set in order.
@@ -79,6 +88,12 @@ pub(super) fn insert(packed: &mut Packed, member: &[u8], score: f64) {
 pub(super) fn insert_last(packed: &mut Packed, member: &[u8], score: f64) {
     let end = packed.end();
     packed.insert_pair_at(end, member, score_element(score, &mut NumberBuffer::new()));
+}
+
+/// Adds an entry of an encoded set, whose member is not there; `is_last` if it is after all others.
+pub(super) fn insert_encoded(packed: &mut Packed, member: &[u8], score: f64, is_last: bool) {
+    let pos = if is_last { packed.end() } else { position(packed, member, score) };
+    packed.insert_pair_at(pos, member, encoded_score(score, &mut NumberBuffer::new()));
 }
 
 /// The place of the first entry after (`score`, `member`), or the end.
