@@ -51,6 +51,11 @@ impl NewFile {
         })
     }
 
+    /// Where it is until it has its name.
+    pub fn path(&self) -> &Path {
+        &self.temporary
+    }
+
     /// Forces the file to disk.
     ///
     /// # Errors

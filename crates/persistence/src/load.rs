@@ -95,6 +95,25 @@ impl Source {
     }
 }
 
+/// Reads the beginning of the snapshot at `path`: whether its version and its compression are known.
+///
+/// # Errors
+/// [`LoadError`].
+pub fn check_start(outside: &Outside, path: &Path, settings: &Settings) -> Result<(), LoadError> {
+    let source = Source::open(outside, path)?;
+    Splitter::new(source.reader, source.len, read_options(settings))?;
+    Ok(())
+}
+
+/// Files are read so.
+fn read_options(settings: &Settings) -> ReadOptions {
+    ReadOptions {
+        verify: settings.rdbchecksum,
+        any_version: settings.reads_any_version,
+        limits: settings.handlers.decoding_limits(),
+    }
+}
+
 /// The file's fields of that; Redis uses them if it has both an id and an offset.
 #[derive(Debug, Default)]
 struct StreamFields {
@@ -211,9 +230,8 @@ impl Reading {
         now_ms: i64,
         replaces: bool,
     ) -> Result<Reading, FileError> {
-        let limits = settings.handlers.decoding_limits();
-        let any_version = settings.reads_any_version;
-        let options = ReadOptions { verify: settings.rdbchecksum, any_version, limits };
+        let options = read_options(settings);
+        let limits = options.limits;
         let splitter = Splitter::new(source.reader, source.len, options)?;
         Ok(Reading {
             splitter: Mutex::new(splitter),

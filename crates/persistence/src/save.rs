@@ -15,7 +15,7 @@ use martlet_journal::{Follower, Position};
 use martlet_values::file::chunks::{CHUNK_BYTES, ChunkWriter};
 use martlet_values::file::{FileWriter, Record, SlotImport};
 use martlet_values::payload::VERSION_MIN;
-use martlet_values::{Requirement, VERSION_NEWEST, VERSION_VALKEY, descriptor};
+use martlet_values::{Readable, Requirement, VERSION_NEWEST, VERSION_VALKEY, descriptor};
 
 use crate::file::{NewFile, OPEN_SLOTS};
 use crate::settings::{KeptAccess, Settings};
@@ -104,6 +104,49 @@ fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Resul
             refused(format!("database {db} has {}", requirement.values), versions)
         }
         None => Ok(asked),
+    }
+}
+
+/// The version of the format for receivers that read only some: the one that is asked for if they read it and
+/// it holds the data, else the lowest, else Valkey's.
+///
+/// # Errors
+/// They read none that holds the data; why, as a line for the log.
+fn version_for(
+    settings: &Settings,
+    totals: &[Totals],
+    has_libraries: bool,
+    readable: Readable,
+) -> Result<u16, String> {
+    let lowest = lowest_version(totals);
+    let asked = version(settings, totals, has_libraries).ok();
+    let required = || totals.iter().flat_map(|total| &total.required).map(|(requirement, _)| *requirement);
+    let valkeys =
+        required().all(|requirement| requirement.is_met_by(VERSION_VALKEY)).then_some(VERSION_VALKEY);
+    let mut versions = [asked, Some(lowest), valkeys].into_iter().flatten();
+    versions.find(|version| readable.reads(*version)).ok_or_else(|| {
+        let highest = required().max_by_key(|requirement| requirement.version);
+        let values = highest.map_or("values", |requirement| requirement.values);
+        format!("it reads RDB versions {}, and none of them holds {values}", readable.name())
+    })
+}
+
+impl Storage {
+    /// The version of the format in which receivers that read only some get the data set that `keys` have, or
+    /// `contents` of it. All shards are held.
+    ///
+    /// # Errors
+    /// They read none that holds the data; why, as a line for the log.
+    pub fn version_for(
+        self,
+        keys: &Keys,
+        settings: &Settings,
+        contents: Contents,
+        readable: Readable,
+    ) -> Result<u16, String> {
+        let totals = if contents.keys { totals(keys, settings.handlers.databases) } else { Vec::new() };
+        let has_libraries = contents.libraries && !self.host.libraries().codes().is_empty();
+        version_for(settings, &totals, has_libraries, readable)
     }
 }
 

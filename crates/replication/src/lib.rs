@@ -5,3 +5,4 @@
 pub mod acks;
 pub mod failover;
 pub mod history;
+pub mod pauses;

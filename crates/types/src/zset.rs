@@ -304,8 +304,8 @@ impl ZSet {
         }
     }
 
-    /// Adds an entry of an encoded set, unless its member is there already; whether it was not. `is_last` if it
-    /// is after all others. Unlike [`ZSet::add`] this keeps a small set's minus zero, as Redis does.
+    /// Adds an entry of an encoded set, unless its member is there already; whether it was not. `is_last` if
+    /// it is after all others. Unlike [`ZSet::add`] this keeps a small set's minus zero, as Redis does.
     pub fn push(&mut self, member: &[u8], score: f64, is_last: bool, limits: ZSetLimits) -> bool {
         debug_assert!(!score.is_nan());
         match self.form.get_mut() {

@@ -130,6 +130,17 @@ pub fn read_file(
     splitter.verify(0)
 }
 
+/// Bytes that a file begins with, of whichever kind it is.
+pub const START_BYTES: usize = 9;
+
+/// Whether the file that begins with these [`START_BYTES`] is of a version that is read.
+///
+/// # Errors
+/// As the reader of the file would say it.
+pub fn check_start(mut start: &[u8], any_version: bool) -> Result<(), Error> {
+    read_version(&mut start, any_version).map(|_| ())
+}
+
 fn read_version(input: &mut impl Input, any: bool) -> Result<u16, Error> {
     let header: [u8; 9] = input.array()?;
     let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));

@@ -20,6 +20,50 @@ pub(crate) const VERSION_SET_LISTPACKS: u16 = 11;
 /// The newest of Redis that is written: Redis 8.12's.
 pub const VERSION_NEWEST: u16 = 17;
 
+/// The versions of the format that a receiver reads, as its own version shows.
+///
+/// Valkey refuses Redis' versions from 12 on (`RDB_FOREIGN_VERSION_MIN`), and has a map from its releases to
+/// the versions that they read (`RDB_VERSION_MAP`): 11 from 7.2 on, 80 from 9.0 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readable {
+    /// Unknown, or all that are written.
+    Any,
+    /// Redis' up to 11: Valkey 8.
+    Redis7,
+    /// The same and [`VERSION_VALKEY`]: Valkey 9.
+    Valkey,
+}
+
+impl Readable {
+    /// By the version in a replica's `REPLCONF version`, `0xMMmmpp`, which Redis' replicas do not send; 0 if
+    /// it has sent none.
+    pub fn of_release(version: u32) -> Readable {
+        match version {
+            0x9_0000.. => Readable::Valkey,
+            0x7_0200.. => Readable::Redis7,
+            _ => Readable::Any,
+        }
+    }
+
+    /// Whether it reads this version.
+    pub fn reads(self, version: u16) -> bool {
+        match self {
+            Readable::Any => true,
+            Readable::Redis7 => version <= VERSION_SET_LISTPACKS,
+            Readable::Valkey => version <= VERSION_SET_LISTPACKS || version == VERSION_VALKEY,
+        }
+    }
+
+    /// What reads these, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Readable::Any => "any",
+            Readable::Redis7 => "up to 11",
+            Readable::Valkey => "up to 11 and 80",
+        }
+    }
+}
+
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {

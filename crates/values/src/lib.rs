@@ -38,7 +38,7 @@ pub use descriptor::{DataType, Descriptor, Encoded, Limits, RdbType, Requirement
 pub use digest::Digest;
 pub use export::Export;
 pub use form::{
-    Form, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_NEWEST, VERSION_OLDEST,
+    Form, Readable, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_NEWEST, VERSION_OLDEST,
     VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
 };
 pub use martlet_rdb::Error;

@@ -115,3 +115,36 @@ fn after_a_cut_that_nobody_took_another_can_be_made() {
     let whole = cut(storage, &mut keys);
     assert_eq!(read(write_cut(storage, Vec::new(), &whole).unwrap()).keys, 5000);
 }
+
+/// Each kind of receiver gets the lowest version that it reads and that holds the data.
+#[test]
+fn receivers_get_what_they_read() {
+    use Readable::{Any, Redis7, Valkey};
+    let settings = testing::settings(std::path::Path::new("/"));
+    let of = |kind: martlet_keyspace::Kind, version: u16| {
+        let mut totals = Totals::default();
+        totals.require(kind, version, 1);
+        [totals]
+    };
+    let (plain, timed) = (Totals::default(), of(martlet_keyspace::Kind::Hash, martlet_values::VERSION_TIMED));
+    let arrays = of(martlet_keyspace::Kind::Array, martlet_values::VERSION_ARRAYS);
+    let choose = |asked: Option<u16>, totals: &[Totals], readable| {
+        version_for(&Settings { rdb_version: asked, ..settings.clone() }, totals, false, readable)
+    };
+    for readable in [Any, Redis7, Valkey] {
+        assert_eq!(choose(None, std::slice::from_ref(&plain), readable), Ok(10), "{readable:?}");
+        assert_eq!(choose(Some(9), std::slice::from_ref(&plain), readable), Ok(9), "{readable:?}");
+    }
+    assert_eq!([Any, Valkey].map(|readable| choose(None, &timed, readable)), [Ok(12), Ok(80)]);
+    // A version that is asked for and that the receiver does not read, or that does not hold the data.
+    assert_eq!(choose(Some(12), std::slice::from_ref(&plain), Valkey), Ok(10));
+    assert_eq!(choose(Some(80), &timed, Any), Ok(80));
+    assert_eq!(choose(Some(11), &timed, Valkey), Ok(80));
+    assert_eq!(
+        choose(None, &timed, Redis7).unwrap_err(),
+        "it reads RDB versions up to 11, and none of them holds hashes whose fields expire"
+    );
+    let none = "it reads RDB versions up to 11 and 80, and none of them holds arrays";
+    assert_eq!(choose(None, &arrays, Valkey).unwrap_err(), none);
+    assert_eq!(choose(None, &arrays, Any), Ok(14));
+}
