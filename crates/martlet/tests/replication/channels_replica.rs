@@ -118,7 +118,7 @@ fn a_primary_hears_of_both_connections_what_its_dialect_wants() {
             let port = own.address().port();
             let (id, request, end) = match dialect {
                 Dialect::Redis => ("main-ch-client-id 17 ", "PSYNC ? -1", "-1\r\n"),
-                Dialect::Valkey => ("", "SYNC", "SYNC\r\n"),
+                Dialect::Valkey => ("", "version 9.1.0 capa martlet SYNC", "SYNC\r\n"),
             };
             assert_eq!(
                 words(&read_until(&channel, end)),

@@ -6,6 +6,7 @@ mod channels_replica;
 mod differential;
 mod diskless;
 mod faults;
+mod formats;
 mod parallel_apply;
 mod primary;
 mod promotion;

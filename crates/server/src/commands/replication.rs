@@ -315,6 +315,7 @@ fn capability_of(name: &[u8]) -> u32 {
         b"psync2" => capability::PSYNC2,
         b"rdb-channel-repl" => capability::RDB_CHANNEL,
         b"dual-channel" => capability::DUAL_CHANNEL,
+        b"martlet" => capability::MARTLET,
         _ => 0,
     }
 }
@@ -322,10 +323,15 @@ fn capability_of(name: &[u8]) -> u32 {
 /// Makes the connection the one for the data set of the replica that has this client id.
 fn become_channel_of(call: &mut Call<'_>, client: i64) -> Outcome {
     let main = u64::try_from(client).unwrap_or(0);
-    if call.worker.shared.replication.primary.main_channel(main).is_none() {
+    let Some(of) = call.worker.shared.replication.primary.main_channel(main) else {
         return Err(Error::Text(format!("ERR Unrecognized RDB client id: {client}")));
-    }
-    call.worker.replica_link(call.connection).replica.main_client.store(main, Ordering::Relaxed);
+    };
+    let replica = &call.worker.replica_link(call.connection).replica;
+    replica.main_client.store(main, Ordering::Relaxed);
+    // It reads the same versions of the RDB format.
+    replica.version.store(of.version.load(Ordering::Relaxed), Ordering::Relaxed);
+    let capabilities = of.capabilities.load(Ordering::Relaxed) & capability::MARTLET;
+    replica.capabilities.fetch_or(capabilities, Ordering::Relaxed);
     Ok(())
 }
 

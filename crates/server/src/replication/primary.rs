@@ -12,6 +12,8 @@ use martlet_base::sync::lock;
 use martlet_journal::stream::Reader;
 use martlet_persistence::save::Contents;
 use martlet_replication::acks::{self, ReplicaAck};
+use martlet_replication::pauses::Pauses;
+use martlet_values::Readable;
 
 use crate::clients::{ClientInfo, Disconnects};
 use crate::config::Config;
@@ -68,6 +70,19 @@ pub mod capability {
     pub const RDB_CHANNEL: u32 = 4;
     /// Takes the data set by a separate connection, as Valkey does.
     pub const DUAL_CHANNEL: u32 = 8;
+    /// Reads every version of the RDB format that this server writes: it is one of its kind.
+    pub const MARTLET: u32 = 16;
+}
+
+/// Why a replica waits although a full sync could begin: it reads no version of the RDB format that holds the
+/// data.
+#[derive(Default)]
+pub struct Unreadable {
+    /// The line that the log has; `None` if a data set could be sent, as far as known.
+    pub why: Option<String>,
+    pauses: Pauses,
+    /// When it is tried again, Unix milliseconds.
+    until_ms: i64,
 }
 
 /// A replica as every thread sees it.
@@ -98,6 +113,8 @@ pub struct Replica {
     has_sent_all: AtomicBool,
     /// It wants the data set's libraries only, or not even them (REPLCONF rdb-filter-only).
     contents: Mutex<Contents>,
+    /// See [`Unreadable`].
+    pub unreadable: Mutex<Unreadable>,
     /// It has sent SYNC: it does not learn where in the stream it begins.
     pub has_said_sync: AtomicBool,
     phase: AtomicU8,
@@ -127,6 +144,7 @@ impl Replica {
             channel_client: AtomicU64::new(0),
             has_sent_all: AtomicBool::new(false),
             contents: Mutex::new(Contents::ALL),
+            unreadable: Mutex::default(),
             has_said_sync: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Handshake as u8),
             waits_since_ms: AtomicI64::new(0),
@@ -184,6 +202,31 @@ impl Replica {
     /// Whether it can do that.
     pub fn can(&self, capability: u32) -> bool {
         self.capabilities.load(Ordering::Relaxed) & capability != 0
+    }
+
+    /// The versions of the RDB format that it reads.
+    pub fn readable(&self) -> Readable {
+        match self.can(capability::MARTLET) {
+            true => Readable::Any,
+            false => Readable::of_release(self.version.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// There is no version of the format for it, for this reason: it waits longer each time. The log has each
+    /// reason once.
+    pub fn wait_for_readable(&self, why: &str, now_ms: i64) {
+        let mut unreadable = lock(&self.unreadable);
+        if unreadable.why.as_deref() != Some(why) {
+            tracing::warn!("No full sync for replica {}, which waits: {why}", self.name());
+        }
+        unreadable.why = Some(why.into());
+        unreadable.until_ms = now_ms + unreadable.pauses.grow().as_millis() as i64;
+    }
+
+    /// Whether it waits for data that it can read.
+    fn is_postponed(&self, now_ms: i64) -> bool {
+        let unreadable = lock(&self.unreadable);
+        unreadable.why.is_some() && now_ms < unreadable.until_ms
     }
 
     /// Its address as clients should use it.
@@ -463,12 +506,14 @@ impl Primary {
     }
 
     /// The replicas that get a full sync now, if it is time to begin one, and whether that goes without the
-    /// disk; from then on they are [`Phase::Cut`]. All of one kind, and with one wish: those that can do
+    /// disk; from then on they are [`Phase::Cut`]. All of one kind, and with one wish, and they read the same
+    /// versions of the format: those that can do
     /// without the disk if that is wanted, else the others. The RDB file has the whole data set: a replica
     /// that wants a part does without it.
     pub fn take_waiting(&self, config: &Config, now_ms: i64) -> Option<(Vec<Arc<Replica>>, bool)> {
         let replicas = lock(&self.replicas);
-        let waiting: Vec<_> = replicas.iter().filter(|replica| replica.phase() == Phase::Waits).collect();
+        let waits = |of: &&Arc<Replica>| of.phase() == Phase::Waits && !of.is_postponed(now_ms);
+        let waiting: Vec<_> = replicas.iter().filter(waits).collect();
         if waiting.is_empty() {
             return None;
         }
@@ -476,17 +521,20 @@ impl Primary {
             let wants_part = replica.contents() != Contents::ALL || replica.is_rdb_channel();
             (config.repl_diskless_sync || wants_part) && replica.can(capability::EOF)
         };
-        let (mut diskless, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|of| is_diskless(of));
+        let (mut diskless, mut others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|of| is_diskless(of));
         let begins = |chosen: &[&Arc<Replica>], diskless: bool| {
             chosen.iter().for_each(|replica| replica.set_phase(Phase::Cut));
             Some((chosen.iter().map(|&replica| replica.clone()).collect(), diskless))
         };
-        if !others.is_empty() {
+        if let Some(readable) = others.first().map(|first| first.readable()) {
+            others.retain(|replica| replica.readable() == readable);
             return begins(&others, false);
         }
         let waits_ms = |of: &&Arc<Replica>| now_ms - of.waits_since_ms.load(Ordering::Relaxed);
         let longest = *diskless.iter().max_by_key(|&of| waits_ms(of))?;
-        diskless.retain(|replica| replica.contents() == longest.contents());
+        let wish = |of: &Replica| (of.contents(), of.readable());
+        diskless.retain(|replica| wish(replica) == wish(longest));
         let most = config.repl_diskless_sync_max_replicas as usize;
         let is_due = !config.repl_diskless_sync
             || waits_ms(&longest) >= i64::from(config.repl_diskless_sync_delay_s) * 1000;

@@ -8,22 +8,21 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use martlet_base::sync::lock;
 use martlet_journal::Follower;
 use martlet_journal::stream::{Audience, Reader};
 use martlet_persistence::background::Receiver;
 use martlet_persistence::save::Contents;
-use martlet_values::VERSION_VALKEY;
+use martlet_values::{Readable, VERSION_VALKEY};
 
 use super::feed::{Feed, FeedWriter};
-use super::primary::{Phase, Replica};
+use super::primary::{Phase, Replica, Unreadable};
 use super::source::{Source, Taker};
 use crate::persistence::settings::settings;
 use crate::replication::state::random_id;
 use crate::runtime::Worker;
 use crate::runtime::{Mail, Shared};
-
-/// From this version on replicas are Valkey 9's, or later ones.
-const VALKEY_9: u32 = 0x9_0000;
+use martlet_persistence::Settings;
 
 /// One replica's part of a sync that has not begun yet.
 struct Member {
@@ -52,6 +51,7 @@ impl Receiver for Sync {
             self.feed.cancel_when_abandoned(is_cancelled.clone());
         }
         for Member { replica, mut reader, taker } in self.waiting.drain(..) {
+            *lock(&replica.unreadable) = Unreadable::default();
             reader.skip_to(offset);
             let (id, client) = (self.id.clone(), replica.client.clone());
             let reader = if replica.names_main() {
@@ -174,26 +174,46 @@ impl Worker {
         });
     }
 
-    /// Whether the mark of incoming slots has to be in Valkey's format, and the replicas that get it; the
-    /// others wait for another sync. Valkey 9 reads no other mark, and exits when the stream names slots
-    /// whose keys it has.
-    fn marked_for_valkey(&self, replicas: &[Arc<Replica>]) -> (Vec<Arc<Replica>>, bool) {
-        let is_importing = self.shared.cluster().is_some_and(|node| !node.imports().is_empty());
-        let is_valkey = |replica: &Arc<Replica>| replica.version.load(Ordering::Relaxed) >= VALKEY_9;
-        if !is_importing || !replicas.iter().any(is_valkey) {
-            return (replicas.to_vec(), false);
+    /// The version of the RDB format that these replicas get, which all read the same versions; `None` if any
+    /// will do. Incoming slots are marked in Valkey's format for Valkey: it reads no other mark, and exits
+    /// when the stream names slots whose keys it has.
+    ///
+    /// # Errors
+    /// They read none that holds the data; why, as a line for the log.
+    fn version_for(
+        &self,
+        replicas: &[Arc<Replica>],
+        contents: Contents,
+        mut settings: Settings,
+    ) -> Result<Option<u16>, String> {
+        let readable = replicas.first().map_or(Readable::Any, |first| first.readable());
+        if readable == Readable::Any {
+            return Ok(settings.rdb_version);
         }
-        let (valkeys, others): (Vec<_>, Vec<_>) = replicas.iter().cloned().partition(is_valkey);
-        others.iter().for_each(|replica| replica.set_phase(Phase::Waits));
-        (valkeys, true)
+        let is_importing = self.shared.cluster().is_some_and(|node| !node.imports().is_empty());
+        if is_importing && readable == Readable::Valkey {
+            settings.rdb_version = Some(VERSION_VALKEY);
+        }
+        self.shared.storage().version_for(&self.keys, &settings, contents, readable).map(Some)
     }
 
     /// Makes the cut, behind the closed gate.
     fn cut_for(&mut self, replicas: &[Arc<Replica>], diskless: bool) -> Result<(), String> {
         let shared = self.shared;
-        let (replicas, is_valkeys) = self.marked_for_valkey(replicas);
-        self.keep_stream().map_err(|error| format!("The stream cannot be kept for replicas: {error}"))?;
         let config = self.config.current().clone();
+        let mut settings = settings(&config);
+        let contents = replicas.first().map_or(Contents::ALL, |replica| replica.contents());
+        settings.rdb_version = match self.version_for(replicas, contents, settings.clone()) {
+            Ok(version) => version,
+            Err(why) => {
+                for replica in replicas {
+                    replica.wait_for_readable(&why, self.now_ms);
+                    replica.set_phase(Phase::Waits);
+                }
+                return Ok(());
+            }
+        };
+        self.keep_stream().map_err(|error| format!("The stream cannot be kept for replicas: {error}"))?;
         let held = shared.engine.snapshot.hold(0);
         let feed = Arc::new(Feed::new(replicas.len(), held, || shared.wake_feeders()));
         let mut waiting = Vec::new();
@@ -214,12 +234,9 @@ impl Worker {
             replicas: replicas.to_vec(),
             mark: diskless.then(|| random_id(&mut self.keys.random)),
             id: shared.replication.history().id().to_owned(),
-            path: settings(&config).rdb_path(),
+            path: settings.rdb_path(),
         });
         let storage = shared.storage();
-        let mut settings = settings(&config);
-        settings.rdb_version = if is_valkeys { Some(VERSION_VALKEY) } else { settings.rdb_version };
-        let contents = replicas.first().map_or(Contents::ALL, |replica| replica.contents());
         let begun = match diskless {
             true => storage.start_stream_for(&self.keys, &settings, contents, sync).is_ok(),
             false => storage.start_save_for(&self.keys, &settings, Some(sync)).is_ok(),

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
+use martlet_base::sync::lock;
 use martlet_journal::Follower;
 use martlet_keyspace::Kind;
 
@@ -225,6 +226,8 @@ pub(super) fn replication(worker: &mut Worker, text: &mut Text) {
             ),
         );
     }
+    let unreadable = replicas.iter().find_map(|replica| lock(&replica.unreadable).why.clone());
+    unreadable.iter().for_each(|why| text.field("replica_full_sync_error", why));
     text.field("replicas_waiting_psync", shared.replication.primary.reserved_count());
     text.field("master_failover_state", shared.replication.failover.state().name());
     let history = shared.replication.history().clone();

@@ -78,6 +78,7 @@ impl Worker {
         replica.update(|status| {
             status.primary = primary;
             status.generation = generation;
+            status.unloadable = super::state::Unloadable::default();
             status.state = LinkState::Connect;
             status.down_since_s = None;
         });

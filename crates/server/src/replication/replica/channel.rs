@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Redis    AUTH, REPLCONF capa eof rdb-only 1 rdb-channel 1 main-ch-client-id C → PSYNC ? -1 → +FULLRESYNC id offset
-//! Valkey   AUTH, REPLCONF capa eof rdb-only 1 rdb-channel 1 → SYNC → $ENDOFF:offset id db C
+//! Valkey   AUTH, REPLCONF capa eof rdb-only 1 rdb-channel 1 version V → SYNC → $ENDOFF:offset id db C
 //!          the first connection: REPLCONF set-rdb-client-id C → PSYNC id offset+1 → +CONTINUE id
 //! ```
 //!
@@ -57,6 +57,10 @@ impl ChannelHandshake {
         }
         let port = greeting.port.to_string();
         words.extend([b"listening-port".as_slice(), port.as_bytes()]);
+        if dialect == Dialect::Valkey {
+            // Where the second connection names the first, that one has said so.
+            words.extend([b"version".as_slice(), greeting.version.as_bytes(), b"capa", b"martlet"]);
+        }
         encode_request(&words, out);
         ChannelHandshake { dialect, awaited: awaited.into(), received: Vec::new() }
     }
@@ -195,7 +199,12 @@ mod tests {
         input: &[u8],
         piece: usize,
     ) -> (Result<Option<Begun>, Refused>, String, Vec<u8>) {
-        let greeting = Greeting { password: Some(b"secret".to_vec()), port: 6380, ..Greeting::default() };
+        let greeting = Greeting {
+            password: Some(b"secret".to_vec()),
+            port: 6380,
+            version: "9.1.0",
+            ..Greeting::default()
+        };
         let mut out = Vec::new();
         let mut handshake = ChannelHandshake::begin(dialect, &greeting, &mut out);
         let mut rest = input.chunks(piece);
@@ -225,7 +234,8 @@ mod tests {
             assert_eq!(begun, Ok(Some(Begun { id: ID.into(), offset: 7, client: Some(99) })));
             assert_eq!(
                 sent,
-                "AUTH secret REPLCONF capa eof rdb-only 1 rdb-channel 1 listening-port 6380 SYNC"
+                "AUTH secret REPLCONF capa eof rdb-only 1 rdb-channel 1 listening-port 6380 version 9.1.0 \
+                 capa martlet SYNC"
             );
             assert_eq!(left, b"$EOF:");
         }

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use martlet_persistence::Beside;
 use martlet_persistence::load::{Source, UNKNOWN_LEN};
+use martlet_values::file;
 
 use super::link::{Ended, Link, PERIOD, SILENT, broken};
 use super::load;
@@ -59,6 +60,10 @@ impl Read for Pieces {
     }
 }
 
+fn unloadable(why: String) -> Ended {
+    Ended::Unloadable { why, from: "socket" }
+}
+
 impl Link {
     /// How the configuration wants a snapshot to be loaded.
     pub(super) fn way(&self) -> Result<Way, Ended> {
@@ -80,11 +85,14 @@ impl Link {
         let (mut transfer, mut first) = (Transfer::default(), Vec::new());
         loop {
             transfer.receive(&mut self.received, &mut first).map_err(broken)?;
-            if transfer.has_begun() {
+            if transfer.has_ended() || transfer.has_begun() && first.len() >= file::START_BYTES {
                 break;
             }
             self.wait(true, PERIOD, SILENT)?;
         }
+        let any_version =
+            crate::persistence::settings::settings(&self.shared.config.snapshot()).reads_any_version;
+        file::check_start(&first, any_version).map_err(|why| unloadable(why.to_string()))?;
         match transfer.total() {
             Some(bytes) => {
                 tracing::info!("MASTER <-> REPLICA sync: receiving {bytes} bytes from master to parser");
@@ -144,9 +152,8 @@ impl Link {
                 Ok(_) => "Replication stream EOF marker is broken".into(),
                 Err(why) => why,
             };
-            tracing::warn!("Internal error in RDB reading: {why}");
             passed?;
-            Err(broken("Failed trying to load the MASTER synchronization DB from socket, check server logs."))
+            Err(unloadable(why))
         })
     }
 

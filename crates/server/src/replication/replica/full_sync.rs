@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 
 use martlet_base::disk::error_text;
 use martlet_engine::Outside;
-use martlet_persistence::load::Source;
+use martlet_persistence::load::{Source, check_start};
 
 use super::link::{Ended, Link, PERIOD, SILENT, broken};
 use super::transfer::Transfer;
@@ -31,14 +31,18 @@ impl Link {
         let outside = Outside::of_background_thread();
         let mut file = self.shared.storage().new_received_file(&outside, &settings).map_err(refused)?;
         self.receive_snapshot(&mut file)?;
-        let published = file.sync().and_then(martlet_persistence::NewFile::publish);
-        published.map_err(|error| {
+        let renaming = |error: io::Error| {
             broken(format!(
                 "Failed trying to rename the temp DB into {} in MASTER <-> REPLICA synchronization: {}",
                 settings.dbfilename.display(),
                 error_text(&error)
             ))
-        })?;
+        };
+        let file = file.sync().map_err(renaming)?;
+        // The old data and its file stay if the new ones are of a version that cannot be read.
+        let unloadable = |why| Ended::Unloadable { why, from: "disk" };
+        check_start(&outside, file.path(), &settings).map_err(|why| unloadable(why.to_string()))?;
+        file.publish().map_err(renaming)?;
         self.check()?;
         let path = settings.rdb_path();
         let opened = Source::open(&outside, &path).map_err(|error| broken(error_text(&error)))?;
@@ -50,12 +54,7 @@ impl Link {
         };
         self.remove_received_file();
         let Some(failure) = failure else { return Err(Ended::Changed) };
-        if let Err(why) = failure {
-            tracing::warn!("Internal error in RDB reading: {why}");
-            return Err(broken(
-                "Failed trying to load the MASTER synchronization DB from disk, check server logs.",
-            ));
-        }
+        failure.map_err(unloadable)?;
         tracing::info!("MASTER <-> REPLICA sync: Finished with success");
         Ok(())
     }

@@ -25,7 +25,7 @@ pub struct Greeting {
     pub port: u32,
     /// `replica-announce-ip`.
     pub ip: Option<String>,
-    /// The version that it says it has.
+    /// The release of Valkey whose data sets it reads, which is the version that it says it has.
     pub version: &'static str,
     /// The stream that it has followed, and the offset of the byte that it needs next.
     pub resume: Option<(String, u64)>,
@@ -193,7 +193,8 @@ impl Handshake {
         }
         let channels: &[&[u8]] =
             if *takes_channel { &[b"capa", b"rdb-channel-repl", b"capa", b"dual-channel"] } else { &[] };
-        tell("capa", &[&[b"capa".as_slice(), b"eof", b"capa", b"psync2"], channels].concat());
+        let own: &[&[u8]] = &[b"capa", b"martlet"];
+        tell("capa", &[&[b"capa".as_slice(), b"eof", b"capa", b"psync2"], channels, own].concat());
         tell("VERSION", &[b"version", version.as_bytes()]);
         Ok(())
     }
@@ -287,7 +288,7 @@ mod tests {
             password: Some(b"secret".to_vec()),
             port: 6380,
             ip: Some("10.0.0.1".into()),
-            version: "8.2.0",
+            version: "9.1.0",
             resume: resume.map(|next| (ID.into(), next)),
             fails_over: false,
             takes_channel: false,
@@ -326,7 +327,7 @@ mod tests {
             let words: Vec<&str> = words.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
             let sent = format!(
                 "PING AUTH bob secret REPLCONF listening-port 6380 REPLCONF ip-address 10.0.0.1 \
-                 REPLCONF capa eof capa psync2 REPLCONF version 8.2.0 PSYNC {ID} 77 "
+                 REPLCONF capa eof capa psync2 capa martlet REPLCONF version 9.1.0 PSYNC {ID} 77 "
             );
             assert_eq!(words.join(" "), sent);
         }

@@ -16,15 +16,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::apply::ApplyQueue;
 use super::gathered::Gathered;
 use super::handshake::{Greeting, Refused};
-use super::state::{LinkState, Replica};
-use crate::config::{Primary, REDIS_VERSION};
+use super::state::{LinkState, Replica, Unloadable};
+use crate::config::Primary;
 use crate::outgoing::{self, is_readable};
 use crate::replication::failover_state::State;
 use crate::runtime::Shared;
 
-/// The version that a cluster's node sends: Valkey 9 sends older ones no data set as long as slots are on
-/// their way to it.
-const CLUSTER_VERSION: &str = "9.1.0";
+/// The release of Valkey whose data sets this server reads, which its primary learns. To older ones Valkey 9
+/// sends version 11 of the RDB format, which holds no fields that expire, and no data set as long as slots
+/// are on their way to it.
+const VALKEY_VERSION: &str = "9.1.0";
 
 /// Between two attempts, and between two messages that tell how far this server has come.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
@@ -40,6 +41,13 @@ pub(super) enum Ended {
     Changed,
     /// Something went wrong: a line for the log.
     Broken(String),
+    /// A data set came that cannot be loaded, which the next could not either.
+    Unloadable {
+        /// The reason.
+        why: String,
+        /// The source, as the log names it.
+        from: &'static str,
+    },
 }
 
 impl From<Refused> for Ended {
@@ -56,6 +64,9 @@ pub(super) fn set_state(shared: &Shared, generation: u64, state: LinkState) {
     shared.replication.replica.update(|status| {
         if status.generation == generation {
             status.state = state;
+            if state == LinkState::Connected {
+                status.unloadable = Unloadable::default();
+            }
         }
     });
 }
@@ -197,7 +208,7 @@ impl Link {
             password: config.masterauth.clone(),
             port,
             ip: config.replica_announce_ip.clone(),
-            version: if config.cluster_enabled { CLUSTER_VERSION } else { REDIS_VERSION },
+            version: VALKEY_VERSION,
             takes_channel: config.repl_rdb_channel,
             fails_over: self.shared.replication.failover.state() == State::InProgress,
             resume: self.shared.replication.history().request(self.shared.applied_offset()),

@@ -90,6 +90,9 @@ pub fn info(worker: &Worker) -> Vec<(&'static str, String)> {
         let since_s = status.down_since_s.map_or(-1, |since_s| (now_ms / 1000 - since_s).max(0));
         add("master_link_down_since_seconds", since_s.to_string());
     }
+    if let Some(why) = status.unloadable.why {
+        add("master_full_sync_error", why);
+    }
     let config = worker.config();
     let applied_by_all = replica.applied_by_all.load(Ordering::Relaxed);
     add("slave_commands_applied_by_all_threads", applied_by_all.to_string());

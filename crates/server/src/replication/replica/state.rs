@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use martlet_base::sync::{lock, wait_while_at_most};
+use martlet_replication::pauses::Pauses;
 
 use crate::config::Primary;
 
@@ -62,6 +63,15 @@ pub struct Status {
     /// Since when the link has been down, Unix seconds; `None` if it never was up.
     pub(super) down_since_s: Option<i64>,
     pub(super) receiving: Receiving,
+    pub(super) unloadable: Unloadable,
+}
+
+/// The data set that came last and could not be loaded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unloadable {
+    /// Why; `None` if it could.
+    pub(super) why: Option<String>,
+    pauses: Pauses,
 }
 
 /// See the [module docs](self). One per server.
@@ -145,6 +155,26 @@ impl Replica {
     /// Rises whenever the primary becomes another, or none.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
+    }
+
+    /// The primary's data set cannot be loaded, for this reason, which the log has once; returns how long to
+    /// wait before the primary is asked for another.
+    pub(super) fn note_unloadable(&self, generation: u64, why: String, from: &str) -> Duration {
+        let mut pause = Duration::ZERO;
+        self.update(|status| {
+            if status.generation != generation {
+                return;
+            }
+            pause = status.unloadable.pauses.grow();
+            if status.unloadable.why.as_ref() != Some(&why) {
+                tracing::warn!("Internal error in RDB reading: {why}");
+                tracing::warn!(
+                    "Failed trying to load the MASTER synchronization DB from {from}, check server logs."
+                );
+                status.unloadable.why = Some(why);
+            }
+        });
+        pause
     }
 
     pub(super) fn update(&self, change: impl FnOnce(&mut Status)) {

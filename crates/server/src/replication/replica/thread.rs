@@ -61,9 +61,16 @@ fn run(shared: &'static Shared) {
                 status.state = LinkState::Connect;
             }
         });
-        if let Err(Ended::Broken(why)) = ended {
-            tracing::warn!("{why}");
-            replica.sleep(generation, PERIOD);
+        match ended {
+            Err(Ended::Broken(why)) => {
+                tracing::warn!("{why}");
+                replica.sleep(generation, PERIOD);
+            }
+            Err(Ended::Unloadable { why, from }) => {
+                let pause = replica.note_unloadable(generation, why, from);
+                replica.sleep(generation, pause);
+            }
+            Ok(()) | Err(Ended::Changed) => {}
         }
     }
 }
