@@ -16,5 +16,7 @@ pub const VERSION_ARRAYS: u16 = 14;
 pub const VERSION_RELEASED: u16 = 14;
 /// The first with members of sets that expire: Redis 8.12's.
 pub const VERSION_TIMED_MEMBERS: u16 = 17;
+/// The last number of Redis' versions: Valkey's are above (`RDB_FOREIGN_VERSION_MAX`).
+pub const VERSION_REDIS_LAST: u16 = 79;
 /// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
 pub const VERSION_VALKEY: u16 = 80;

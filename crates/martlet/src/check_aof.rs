@@ -280,7 +280,7 @@ fn is_manifest(path: &Path) -> Result<bool, Aborted> {
 fn is_rdb(path: &Path) -> Result<bool, Aborted> {
     let mut begin = [0; 8];
     let is_long = open(path)?.read_exact(&mut begin).is_ok();
-    Ok(is_long && (begin.starts_with(b"REDIS") || begin.starts_with(b"VALKEY")))
+    Ok(is_long && martlet_values::file::has_signature(&begin))
 }
 
 /// Why a scan has ended.

@@ -297,7 +297,7 @@ impl Reading {
         let total = std::mem::take(&mut *lock(&self.total));
         let splitter = lock(&self.splitter);
         let place = lock(&self.stream).take();
-        let loaded = Loaded { bytes: splitter.offset(), place, ..total.loaded };
+        let loaded = Loaded { bytes: splitter.source_offset(), place, ..total.loaded };
         progress.keys.store(loaded.keys, Ordering::Relaxed);
         progress.expired.store(loaded.expired, Ordering::Relaxed);
         let damage = lock(&self.damage).or(splitter.verify(total.sums).err());
@@ -434,7 +434,7 @@ impl<'a> Loader<'a> {
                     // on.
                     reading.add_library(code, *offset).inspect_err(|error| reading.refuse(*error))?;
                 }
-                (piece, splitter.offset())
+                (piece, splitter.source_offset())
             };
             self.progress.read_bytes.fetch_max(reading.offset + offset, Ordering::Relaxed);
             match piece {

@@ -121,6 +121,11 @@ impl<R: Read> FileInput<R> {
         }
     }
 
+    /// The file.
+    pub fn file(&self) -> &R {
+        &self.file
+    }
+
     /// Bytes taken so far.
     pub fn offset(&self) -> u64 {
         self.gone + self.at as u64

@@ -7,6 +7,7 @@
 //! memory than a fixed multiple of its own size.
 
 pub mod crc64;
+pub mod envelope;
 pub mod input;
 pub mod intset;
 pub mod listpack;
@@ -40,6 +41,9 @@ pub enum Error {
     /// A type that this server does not hold; the text names it.
     #[error("values of type {0} cannot be held")]
     Unknown(&'static str),
+    /// A type, or an opcode, of which nothing is known but its number.
+    #[error("unknown type of value: {0}")]
+    UnknownType(u8),
     /// The receiver of the bytes wants no more.
     #[error("interrupted")]
     Interrupted,

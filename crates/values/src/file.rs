@@ -4,7 +4,9 @@
 //! "REDIS" | version: 4 digits | (FA name text)… | (FE db | FB keys expiring | record…)… | FF | CRC-64 of all before: 8
 //! record: [FC expiry: 8] [F8 idle seconds | F9 frequency: 1] type: 1 | key | value
 //! ```
-//! `VALKEY` and three digits may stand in place of the first two. A checksum of 0 means that there is none.
+//! `VALKEY` and three digits may stand in place of the first two: then types and opcodes from 22 to 243 have
+//! other meanings. Behind an envelope all of it is compressed (`martlet_rdb::envelope`). A checksum of 0 means
+//! that there is none.
 
 pub mod chunks;
 mod import;
@@ -14,12 +16,16 @@ use std::io::{Read, Write};
 
 use martlet_base::copy;
 
-use martlet_keyspace::{Value, ValueRef};
+use martlet_keyspace::{Object, Value, ValueRef};
 use martlet_rdb::crc64::{crc64, followed_by_zeros};
+use martlet_rdb::envelope;
 use martlet_rdb::input::{Input, InputExt};
 use martlet_rdb::module::{copy_items, read_id};
 use martlet_rdb::{Error, Sink, read_bytes, read_plain_length, write_bytes, write_length};
+use martlet_types::hash::Hash;
 
+use crate::form::VERSION_REDIS_LAST;
+use crate::hash::template::{LISTPACK_BY_NUMBER, STRINGS_BY_NUMBER, Templates};
 use crate::payload::{LIBRARY, LIBRARY_PRE_GA, reads_version};
 use crate::{Form, Limits, VERSION_VALKEY, ValueType, encoded_byte, write_value};
 use import::SLOT_IMPORT;
@@ -27,8 +33,10 @@ pub use import::SlotImport;
 
 /// Redis 8.12: the key that follows is not evicted (BLESS).
 const KEY_KEPT: u8 = 241;
-/// Redis 8.10: the fields of hashes that follow.
+/// In Redis' versions, a template for the names of hashes' fields: number | count | name …
 const HASH_TEMPLATE: u8 = 242;
+/// In Valkey's versions, a command that was run while the file was written without a fork.
+const UPDATE: u8 = 242;
 /// What modules keep with the key that follows.
 const MODULE_KEY: u8 = 243;
 const MODULE_AUX: u8 = 247;
@@ -133,21 +141,38 @@ pub fn read_file(
 /// Bytes that a file begins with, of whichever kind it is.
 pub const START_BYTES: usize = 9;
 
+/// Whether a file that begins with these bytes is an RDB file, and not one of commands; at least five of them.
+pub fn has_signature(start: &[u8]) -> bool {
+    start.starts_with(b"REDIS") || start.starts_with(b"VALKE") || start.starts_with(envelope::MAGIC)
+}
+
 /// Whether the file that begins with these [`START_BYTES`] is of a version that is read.
 ///
 /// # Errors
 /// As the reader of the file would say it.
 pub fn check_start(mut start: &[u8], any_version: bool) -> Result<(), Error> {
+    if start.starts_with(envelope::MAGIC) {
+        return envelope::check(start.get(..envelope::ENVELOPE_BYTES).ok_or(Error::Truncated)?);
+    }
     read_version(&mut start, any_version).map(|_| ())
 }
 
 fn read_version(input: &mut impl Input, any: bool) -> Result<u16, Error> {
-    let header: [u8; 9] = input.array()?;
-    let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));
-    let digits = digits.ok_or(Error::Corrupt("wrong signature"))?;
+    let header: [u8; START_BYTES] = input.array()?;
+    let (digits, of_any) = match (header.strip_prefix(b"REDIS"), header.strip_prefix(b"VALKEY")) {
+        (Some(digits), _) => (digits, 1..=VERSION_REDIS_LAST),
+        (_, Some(digits)) => (digits, VERSION_VALKEY..=u16::MAX),
+        _ => return Err(Error::Corrupt("wrong signature")),
+    };
     // Other text is version 0, as Redis reads it.
     let version = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    if version > 0 && (any || reads_version(version)) { Ok(version) } else { Err(Error::Version(version)) }
+    let is_of_signature = of_any.contains(&version);
+    if any && version > *of_any.end() {
+        // Its types are Redis' all the same.
+        return Ok(VERSION_REDIS_LAST);
+    }
+    let is_read = is_of_signature && (any || reads_version(version));
+    if is_read { Ok(version) } else { Err(Error::Version(version)) }
 }
 
 /// The file's announcements about the next records.
@@ -165,6 +190,13 @@ impl State {
     fn is_between_records(self) -> bool {
         self.expiry_ms.is_none() && self.access.is_none()
     }
+}
+
+/// What reading a file remembers from item to item.
+#[derive(Debug, Default)]
+struct Memory {
+    scratch: Vec<u8>,
+    templates: Templates,
 }
 
 /// One step through a file.
@@ -203,8 +235,10 @@ fn read_step(
     version: u16,
     options: &ReadOptions,
     state: &mut State,
-    scratch: &mut Vec<u8>,
+    memory: &mut Memory,
 ) -> Result<Step, Error> {
+    let Memory { scratch, templates } = memory;
+    let is_valkeys = version >= VERSION_VALKEY;
     let byte = input.byte()?;
     if read_prefix(byte, input, state)? {
         return Ok(Step::Nothing);
@@ -218,9 +252,12 @@ fn read_step(
                 None => Item::Aux { name, text },
             }))
         }
-        SLOT_IMPORT if version >= VERSION_VALKEY => {
-            Ok(Step::Item(Item::SlotImport(SlotImport::read(input, scratch)?)))
+        HASH_TEMPLATE if !is_valkeys => {
+            templates.read(input)?;
+            Ok(Step::Nothing)
         }
+        UPDATE => Err(Error::Corrupt("a command within the file, which was saved without a fork")),
+        SLOT_IMPORT if is_valkeys => Ok(Step::Item(Item::SlotImport(SlotImport::read(input, scratch)?))),
         LIBRARY => Ok(Step::Item(Item::Library(read_bytes(input, scratch)?.to_vec()))),
         LIBRARY_PRE_GA => Err(Error::Corrupt("Pre-GA function format not supported")),
         MODULE_AUX => {
@@ -230,13 +267,17 @@ fn read_step(
         }
         MODULE_KEY => Err(Error::Unknown("module")),
         KEY_KEPT => Err(Error::Unknown("protection from eviction")),
-        HASH_TEMPLATE => Err(Error::Unknown("hash template")),
         END => Ok(Step::End),
         _ => {
-            let value_type = ValueType::from_byte(byte)?;
+            let is_by_number = matches!(byte, LISTPACK_BY_NUMBER | STRINGS_BY_NUMBER) && !is_valkeys;
+            let value_type = if is_by_number { None } else { Some(ValueType::from_byte(byte, version)?) };
             let key = read_bytes(input, scratch)?.to_vec();
             let (db, expiry_ms, access) = (state.db, state.expiry_ms.take(), state.access.take());
-            match value_type.read(input, version, &options.limits) {
+            let value = match value_type {
+                Some(value_type) => value_type.read(input, version, &options.limits),
+                None => templates.read_hash(input, byte, options.limits.hash).map(Hash::into_value),
+            };
+            match value {
                 Ok(value) => Ok(Step::Item(Item::Record(Record { db, key, expiry_ms, access, value }))),
                 Err(Error::Empty(_)) => Ok(Step::Nothing),
                 Err(error) => Err(error),
@@ -529,5 +570,91 @@ mod tests {
         assert_eq!(error.to_string(), "values of type rate limit cannot be held, at offset 10");
         assert_eq!(read(b"REDIS0099").unwrap_err().error, Error::Version(99));
         assert!(read(b"VALKEY080\xff\0\0\0\0\0\0\0\0").unwrap().is_empty());
+    }
+
+    /// A file of these bytes between its signature and its end.
+    fn file_of(signature: &[u8], body: &[u8]) -> Vec<u8> {
+        [signature, body, &[END], &[0; 8]].concat()
+    }
+
+    #[test]
+    fn hashes_name_their_templates_by_number() {
+        let template = |number: u8, names: &[u8]| [&[HASH_TEMPLATE, number][..], names].concat();
+        let (three, two) = (template(3, b"\x02\x01a\x01b"), template(7, b"\x01\x01c"));
+        // Listpacks of 3, 1, 2 and of 3, 1.
+        let packed = b"\x1e\x01x\x0d\x0d\0\0\0\x03\0\x03\x01\x01\x01\x02\x01\xff".as_slice();
+        let short = b"\x1e\x01x\x0b\x0b\0\0\0\x02\0\x03\x01\x01\x01\xff".as_slice();
+        let strings = b"\x20\x01y\x07\x03one".as_slice();
+        let plain = b"\0\x01z\x01z".as_slice();
+        let body = [&three, &two, plain, packed, b"\xfc\0\0\0\0\0\x01\0\0", strings, plain].concat();
+        let records = read(&file_of(b"REDIS0015", &body)).unwrap();
+        let shown: Vec<_> = records.iter().map(|record| (record.key.as_slice(), record.expiry_ms)).collect();
+        let expected: [(&[u8], _); 4] = [(b"z", None), (b"x", None), (b"y", Some(1 << 40)), (b"z", None)];
+        assert_eq!(shown, expected);
+        let hash = |at: usize| match &records[at].value {
+            Value::Hash(hash) => {
+                hash.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(hash(1), [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
+        assert_eq!(hash(2), [(b"c".to_vec(), b"one".to_vec())]);
+        let error = |body: &[u8]| read(&file_of(b"REDIS0016", body)).unwrap_err().error.to_string();
+        let not_there = "hash template that is not there";
+        assert_eq!(error(packed), not_there);
+        assert_eq!(error(&[&three, strings].concat()), not_there);
+        assert_eq!(error(&[&three[..], &three].concat()), "hash template that comes twice");
+        assert_eq!(error(&[&three, short].concat()), "as many values as a hash template has no fields");
+        assert_eq!(error(&template(1, b"\0")), "hash template without fields");
+        let unsorted = template(1, b"\x02\x01b\x01a");
+        assert_eq!(error(&unsorted), "fields of a hash template are not strictly sorted");
+    }
+
+    #[test]
+    fn versions_and_their_signatures() {
+        let string = b"\0\x01k\x01v".as_slice();
+        let options = |any_version| ReadOptions { verify: true, any_version, limits: Limits::default() };
+        let reads = |signature: &[u8], body: &[u8], any| {
+            let bytes = file_of(signature, body);
+            read_file(bytes.as_slice(), bytes.len() as u64, &options(any), |_, _| Ok(()))
+                .map_err(|of| of.error)
+        };
+        for signature in [b"REDIS0001", b"REDIS0014", b"REDIS0015", b"REDIS0017", b"VALKEY080", b"VALKEY081"]
+        {
+            assert_eq!(reads(signature, string, false), Ok(()));
+        }
+        for (signature, version) in [
+            (b"REDIS0018", 18),
+            (b"REDIS0080", 80),
+            (b"REDIS9999", 9999),
+            (b"VALKEY011", 11),
+            (b"VALKEY079", 79),
+            (b"VALKEY082", 82),
+            (b"REDIS000x", 0),
+        ] {
+            assert_eq!(reads(signature, string, false), Err(Error::Version(version)));
+            let any = reads(signature, string, true);
+            assert_eq!(any.is_ok(), version > 11 && version != 79, "{version}");
+        }
+        // Whatever the number, the signature says whose types these are: 22 has its times behind each pair.
+        let timed = b"\x16\x01h\x01\x01f\x01v\xff\xff\xff\xff\xff\xff\xff\xff".as_slice();
+        assert_eq!(reads(b"VALKEY999", timed, true), Ok(()));
+        assert!(reads(b"REDIS9999", timed, true).is_err());
+        for (signature, body, refusal) in [
+            (b"VALKEY081", b"\x17\x01k".as_slice(), Error::Unknown("path hash")),
+            (b"VALKEY081", b"\x1e\x01k", Error::UnknownType(30)),
+            (b"REDIS0017", b"\x21\x01k", Error::Unknown("rate limit")),
+            (b"REDIS0017", b"\x22\x01k", Error::UnknownType(34)),
+            (b"REDIS0017", b"\x23\x01k", Error::UnknownType(35)),
+            (b"REDIS0017", b"\xf1\0", Error::UnknownType(241)),
+        ] {
+            assert_eq!(reads(signature, body, false), Err(refusal));
+        }
+        let start = |bytes: &[u8]| check_start(bytes, false);
+        assert_eq!((start(b"REDIS0015"), start(b"VCS\x01\x02\0\x01\x28\xb5")), (Ok(()), Ok(())));
+        assert_eq!(start(b"REDIS0018"), Err(Error::Version(18)));
+        assert!(start(b"VCS\x01\x09\0\x01..").is_err() && start(b"VCS\x01").is_err());
+        let update = reads(b"VALKEY081", b"\xf2*1\r\n$4\r\nPING\r\n", false).unwrap_err();
+        assert!(update.to_string().starts_with("a command within the file"));
     }
 }

@@ -5,8 +5,8 @@
 //! again where it is read.
 
 pub use martlet_keyspace::{
-    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
-    VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
+    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_REDIS_LAST,
+    VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
 };
 use martlet_rdb::{Writer, listpack, write_bytes};
 use martlet_types::element::Element;
@@ -16,6 +16,9 @@ use martlet_types::packed::Packed;
 pub(crate) const VERSION_LISTPACKS: u16 = 10;
 /// The first with sets that are listpacks, and times at which consumers were active: Redis 7.2's.
 pub(crate) const VERSION_SET_LISTPACKS: u16 = 11;
+
+/// The first with hashes whose names of fields are a template: Redis 8.10's.
+pub(crate) const VERSION_TEMPLATES: u16 = 15;
 
 /// The newest of Redis that is written: Redis 8.12's.
 pub const VERSION_NEWEST: u16 = 17;

@@ -9,6 +9,11 @@
 //! 23  as 25 without the first 8 bytes, of those candidates
 //! 24  earliest time: 8 | count | (0, or time - earliest + 1 | field | value) …
 //! 25  earliest time: 8 | a listpack of field, value, time or 0, … as string, by time
+//! 29  names | a listpack of a number without meaning, value, … as string
+//! 31  names | value …
+//! 30  a listpack of a template's number, value, … as string; in files only
+//! 32  a template's number | value …; in files only
+//! names: 0 | a listpack as string, or 1 | count | name …; shorter names first, those of one length in order
 //! ```
 //! Times are Unix milliseconds.
 
@@ -24,17 +29,21 @@ use crate::commands::{Commands, number, text};
 use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
 use crate::digest::Digest;
 use crate::export::Export;
-use crate::form::{VERSION_LISTPACKS, VERSION_TIMED, VERSION_VALKEY, write_packed};
+use crate::form::{VERSION_LISTPACKS, VERSION_TEMPLATES, VERSION_TIMED, VERSION_VALKEY, write_packed};
 use crate::times;
+
+pub(crate) mod template;
 
 const STRINGS: u8 = 4;
 const ZIPMAP: u8 = 9;
 const ZIPLIST: u8 = 13;
 const LISTPACK: u8 = 16;
-const TIMED_OF_VALKEY: u8 = 22;
+pub(crate) const TIMED_OF_VALKEY: u8 = 22;
 const TIMED_LISTPACK_OLD: u8 = 23;
 const TIMED: u8 = 24;
 const TIMED_LISTPACK: u8 = 25;
+const TEMPLATE_LISTPACK: u8 = 29;
+const TEMPLATE_STRINGS: u8 = 31;
 
 pub(crate) static DESCRIPTOR: Descriptor = Descriptor::of::<Hash>();
 
@@ -48,6 +57,8 @@ impl DataType for Hash {
         RdbType { byte: TIMED_LISTPACK_OLD, since: VERSION_TIMED },
         RdbType { byte: TIMED, since: VERSION_TIMED },
         RdbType { byte: TIMED_LISTPACK, since: VERSION_TIMED },
+        RdbType { byte: TEMPLATE_LISTPACK, since: VERSION_TEMPLATES },
+        RdbType { byte: TEMPLATE_STRINGS, since: VERSION_TEMPLATES },
     ];
     const REQUIREMENTS: &'static [Requirement] =
         &[Requirement { version: VERSION_TIMED, in_valkey: true, values: "hashes whose fields expire" }];
@@ -93,6 +104,10 @@ impl DataType for Hash {
             }
             TIMED_OF_VALKEY if encoded.version >= VERSION_VALKEY => of_strings(input, Times::After, limits),
             TIMED_OF_VALKEY => of_strings(input, Times::Absolute, limits),
+            TEMPLATE_LISTPACK | TEMPLATE_STRINGS => {
+                let names = template::read_names(input)?;
+                template::read_values(input, encoded.byte == TEMPLATE_LISTPACK, &names, limits)
+            }
             ZIPMAP => {
                 let elements = ziplist::read_zipmap(read_bytes(input, &mut scratch)?)?;
                 of_elements(0, elements.into_iter().map(Ok), false, limits)
@@ -119,6 +134,9 @@ impl DataType for Hash {
         }
         if matches!(byte, ZIPMAP | ZIPLIST | LISTPACK | TIMED_LISTPACK | TIMED_LISTPACK_OLD) {
             return skip_bytes(input);
+        }
+        if matches!(byte, TEMPLATE_LISTPACK | TEMPLATE_STRINGS) {
+            return template::skip(input, byte == TEMPLATE_LISTPACK);
         }
         let is_of_valkey = byte == TIMED_OF_VALKEY && version >= VERSION_VALKEY;
         for _ in 0..read_count(input)? {

@@ -98,20 +98,18 @@ static BY_BYTE: [Option<&Descriptor>; BYTES] = {
 };
 
 impl ValueType {
-    /// The form of a byte.
+    /// The form of a byte in `version` of the format: Valkey's and Redis' mean different types by the same
+    /// bytes.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for types of Redis that this server does not hold, [`Error::Corrupt`] for others.
+    /// [`Error::Unknown`] for types that this server does not hold, [`Error::UnknownType`] for others.
     #[inline]
-    pub fn from_byte(byte: u8) -> Result<ValueType, Error> {
+    pub fn from_byte(byte: u8, version: u16) -> Result<ValueType, Error> {
         match BY_BYTE.get(usize::from(byte)) {
-            Some(Some(descriptor)) => Ok(ValueType { byte, descriptor }),
-            _ => Err(match byte {
-                6 => Error::Unknown("module of a Redis before 4.0's release"),
-                29..=32 => Error::Unknown("hash with a template"),
-                33 => Error::Unknown("rate limit"),
-                _ => Error::Corrupt("unknown type of value"),
-            }),
+            Some(Some(descriptor)) if byte <= hash::TIMED_OF_VALKEY || version < VERSION_VALKEY => {
+                Ok(ValueType { byte, descriptor })
+            }
+            _ => Err(unknown(byte, version)),
         }
     }
 
@@ -147,6 +145,17 @@ impl ValueType {
     /// As [`ValueType::read`].
     pub fn read_slice(self, input: &mut &[u8], version: u16, limits: &Limits) -> Result<Value, Error> {
         (self.descriptor.read_slice)(input, Encoded { byte: self.byte, version, limits })
+    }
+}
+
+/// Why no value of this type is held.
+#[cold]
+fn unknown(byte: u8, version: u16) -> Error {
+    match (byte, version >= VERSION_VALKEY) {
+        (6, _) => Error::Unknown("module of a Redis before 4.0's release"),
+        (23, true) => Error::Unknown("path hash"),
+        (33, false) => Error::Unknown("rate limit"),
+        (byte, _) => Error::UnknownType(byte),
     }
 }
 

@@ -19,9 +19,11 @@ pub(crate) const LIBRARY_PRE_GA: u8 = 246;
 
 /// The version of the format that Redis 7.0 writes and reads.
 pub const VERSION_MIN: u16 = 10;
-/// The latest of Redis that is read: that of Redis 8.12. What 15 and 16 add, hashes with templates and
-/// compressed bitmaps, is refused where it comes.
+/// The latest of Redis that is read: 15 is Redis 8.10's, 17 that of 8.12. A value of an unknown type in them is
+/// refused.
 pub const VERSION_MAX: u16 = 17;
+/// The latest of Valkey that is read: Valkey 9.2's.
+pub const VERSION_VALKEY_MAX: u16 = 81;
 
 const FOOTER_BYTES: usize = 10;
 
@@ -38,7 +40,7 @@ pub enum Refused {
 
 /// Whether values of a version of the format are read.
 pub fn reads_version(version: u16) -> bool {
-    version <= VERSION_MAX || version == VERSION_VALKEY
+    version <= VERSION_MAX || (VERSION_VALKEY..=VERSION_VALKEY_MAX).contains(&version)
 }
 
 /// How DUMP writes: for Redis 7.0, if that can hold the value.
@@ -116,11 +118,12 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
     restore_unsummed(payload, limits)
 }
 
-/// Compares the checksum.
+/// Compares the checksum; 0 stands for none, as in files. Redis 8.10 sends its replicas payloads without one.
 fn verify(payload: &[u8]) -> Result<(), Refused> {
     let summed = payload.get(..payload.len().saturating_sub(8)).unwrap_or(&[]);
     let sum = payload.get(summed.len()..).unwrap_or(&[]);
-    if sum == crc64(0, summed).to_le_bytes() { Ok(()) } else { Err(Refused::Footer) }
+    let is_right = sum == [0; 8] || sum == crc64(0, summed).to_le_bytes();
+    if is_right { Ok(()) } else { Err(Refused::Footer) }
 }
 
 /// The part before the footer, and the version of the format.
@@ -144,7 +147,7 @@ pub fn restore_unsummed(payload: &[u8], limits: &Limits) -> Result<Value, Refuse
 }
 
 fn read_body(body: &mut &[u8], version: u16, limits: &Limits) -> Result<Value, Error> {
-    let value_type = ValueType::from_byte(body.byte()?)?;
+    let value_type = ValueType::from_byte(body.byte()?, version)?;
     let value = value_type.read_slice(body, version, limits)?;
     if body.is_empty() { Ok(value) } else { Err(Error::Corrupt("bytes behind the value")) }
 }

@@ -296,8 +296,8 @@ fn read(
     Ok(stream)
 }
 
-/// Reads the facts about all entries. What the entries themselves show is counted again, since the field is
-/// wrong in files that Redis loads: its unstable branch of 2018 left a trimmed stream's length as it was.
+/// Reads the numbers about all entries. Those that follow from the entries are counted again: Redis loads
+/// files in which they are wrong, as its unstable branch of 2018 did not adjust a trimmed stream's length.
 fn read_counters(
     input: &mut (impl Input + ?Sized),
     byte: u8,

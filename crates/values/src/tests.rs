@@ -73,7 +73,7 @@ fn goes_round(value: &Value) -> Result<(), TestCaseError> {
     let version = if lowest > crate::VERSION_TIMED { lowest } else { crate::VERSION_VALKEY };
     let form = crate::Form { version, compress: true };
     let byte = crate::encoded_byte(value.view(), form.version);
-    let value_type = ValueType::from_byte(byte).unwrap();
+    let value_type = ValueType::from_byte(byte, form.version).unwrap();
     let (mut bytes, limits) = (Vec::new(), Limits::default());
     crate::write_value(&mut bytes, value.view(), form);
     let mut rest = bytes.as_slice();
@@ -383,9 +383,18 @@ fn the_footer_is_checked() {
     }
     let body = &payload[..payload.len() - 10];
     assert!(restore(&seal(body, 1)).is_ok());
-    assert!(restore(&seal(body, 80)).is_ok());
-    assert!(restore(&seal(body, 17)).is_ok());
-    assert_eq!(restore(&seal(body, 18)).err(), Some(Refused::Footer));
+    for (version, is_read) in
+        [(15, true), (17, true), (18, false), (79, false), (80, true), (81, true), (82, false)]
+    {
+        assert_eq!(restore(&seal(body, version)).is_ok(), is_read, "{version}");
+    }
+    // A checksum of 0 stands for none.
+    let unsummed = [body, &10u16.to_le_bytes(), &[0; 8]].concat();
+    assert!(restore(&unsummed).is_ok());
+    assert_eq!(
+        restore(&[body, &10u16.to_le_bytes(), &[0, 0, 0, 0, 0, 0, 0, 1]].concat()).err(),
+        Some(Refused::Footer)
+    );
     assert_eq!(
         restore(&seal(&[body, b"x"].concat(), 10)).err(),
         Some(Refused::Value(Error::Corrupt("bytes behind the value")))
@@ -668,4 +677,64 @@ fn minus_zero_is_kept_where_an_encoded_set_has_it() {
     let binary = [&[5, 1, 1, b'a'][..], &(-0.0f64).to_le_bytes()].concat();
     assert_eq!(scores(&restore(&seal(&binary, 10)).unwrap()), [zero]);
     assert_eq!(scores(&restore(&seal(b"\x03\x01\x01a\x02-0", 9)).unwrap()), [zero]);
+}
+
+/// The forms of Redis 8.10, as its tests have them: names and values, each as a listpack or as strings.
+#[test]
+fn hashes_with_templates_are_read_as_hashes() {
+    let lines = vec!["field1=1 9223372036854775807".to_owned(), "field2=2 9223372036854775807".to_owned()];
+    let packed_names = blob(&listpack_of(&[b"field1", b"field2"]));
+    let raw_names = b"\x02\x06field1\x06field2".to_vec();
+    let packed_values = blob(&listpack_of(&[b"5", b"1", b"2"]));
+    let raw_values = b"\xc0\x01\xc0\x02".to_vec();
+    for (form, names) in [(0, &packed_names), (1, &raw_names)] {
+        for (kind, values) in [(29, &packed_values), (31, &raw_values)] {
+            let body = [&[form][..], names, values].concat();
+            assert_eq!(read(kind, &body, 15), Some(("listpack", lines.clone())), "{form} {kind}");
+            let mut rest = body.as_slice();
+            ValueType::from_byte(kind, 15).unwrap().skip(&mut rest, 15).unwrap();
+            assert!(rest.is_empty());
+            for end in 0..body.len() {
+                assert_eq!(read(kind, &body[..end], 15), None, "{form} {kind} {end}");
+                let skipped = ValueType::from_byte(kind, 15).unwrap().skip(&mut &body[..end], 15);
+                assert_eq!(skipped, Err(Error::Truncated), "{form} {kind} {end}");
+            }
+        }
+    }
+    let names = |names: &[&[u8]]| [&[0][..], &blob(&listpack_of(names))].concat();
+    for (what, kind, body) in [
+        ("descending", 31, [names(&[b"field2", b"field1"]), raw_values.clone()].concat()),
+        ("twice", 31, [names(&[b"field1", b"field1"]), raw_values.clone()].concat()),
+        ("longer first", 31, [names(&[b"field1", b"b"]), raw_values.clone()].concat()),
+        ("none", 31, names(&[])),
+        ("no raw ones", 31, vec![1, 0]),
+        ("a form beyond", 31, [&[2][..], &raw_names, &raw_values].concat()),
+        ("too few values", 29, [names(&[b"a", b"b", b"c"]), packed_values.clone()].concat()),
+        ("too many values", 29, [names(&[b"a"]), packed_values.clone()].concat()),
+        ("no number", 29, [names(&[b"a"]), blob(&listpack_of(&[b"x", b"1"]))].concat()),
+        ("nothing", 29, [names(&[b"a"]), blob(&listpack_of(&[]))].concat()),
+        // In a payload no template can be named by number.
+        ("by number", 30, packed_values.clone()),
+        ("by number", 32, b"\x05\xc0\x01".to_vec()),
+    ] {
+        assert_eq!(read(kind, &body, 15), None, "{what}");
+    }
+    // Two strings, the shorter first, as Redis sorts them.
+    let body = [&names(&[b"b", b"aa"])[..], b"\x01x\x01y"].concat();
+    assert!(read(31, &body, 15).is_some());
+}
+
+/// The same bytes mean other types in Valkey's versions; types without a structure here are refused by name.
+#[test]
+fn the_version_says_whose_types_they_are() {
+    let refused = |byte: u8, version: u16| ValueType::from_byte(byte, version).err();
+    assert_eq!(refused(23, 12), None);
+    assert_eq!(refused(23, 81), Some(Error::Unknown("path hash")));
+    assert_eq!(refused(33, 17), Some(Error::Unknown("rate limit")));
+    for byte in [24, 25, 26, 27, 28, 29, 31, 33] {
+        assert_eq!(refused(byte, 80), Some(Error::UnknownType(byte)));
+    }
+    for byte in [8, 30, 32, 34, 35, 63, 64, 241] {
+        assert_eq!(refused(byte, 17), Some(Error::UnknownType(byte)), "{byte}");
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use martlet_base::sync::lock;
 use martlet_engine::{Gate, Keys, Outside};
 use martlet_journal::aof::{CommandError, CommandReader, FileInfo, FileKind, Item, Manifest};
+use martlet_values::file::has_signature;
 
 use super::files;
 use super::replay::{AHEAD, Alone, Refusal, Replay, of_host};
@@ -218,7 +219,7 @@ impl Loading<'_, '_> {
         let len = file.metadata().map_err(open)?.len();
         let mut begin = [0; 5];
         let mut offset = 0;
-        if len >= 5 && file.read_exact(&mut begin).is_ok() && begin == *b"REDIS" || begin == *b"VALKE" {
+        if len >= 5 && file.read_exact(&mut begin).is_ok() && has_signature(&begin) {
             match self.rdb(&path, info)? {
                 Some(end) => offset = end,
                 None => return Ok(false),

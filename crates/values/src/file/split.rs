@@ -10,10 +10,12 @@ use std::io::Read;
 use martlet_base::prefetch::prefetch;
 use martlet_keyspace::Value;
 use martlet_rdb::crc64::{crc64, followed_by_zeros};
+use martlet_rdb::envelope::Unpacked;
 use martlet_rdb::input::{FileInput, Input, InputExt, UNKNOWN_LEN};
 use martlet_rdb::{Error, skip_bytes, take_bytes};
 
-use super::{FileError, Item, ReadOptions, Record, State, Step, read_prefix, read_step, read_version};
+use super::{FileError, Item, Memory, ReadOptions, Record, State, Step};
+use super::{read_prefix, read_step, read_version};
 use crate::{Limits, ValueType};
 
 /// Bytes of a batch, about: of small keys some ten for each shard, and no more than the processor's caches
@@ -72,12 +74,12 @@ struct Sums {
 }
 
 /// The file that is shared; a lock guards it.
-pub struct Splitter<R> {
-    input: FileInput<R>,
+pub struct Splitter<R: Read> {
+    input: FileInput<Unpacked<R>>,
     version: u16,
     options: ReadOptions,
     state: State,
-    scratch: Vec<u8>,
+    memory: Memory,
     has_ended: bool,
     sums: Option<Sums>,
     /// See [`Splitter::take_announced`].
@@ -94,10 +96,12 @@ impl<R: Read> Splitter<R> {
     /// # Errors
     /// [`FileError`], for the header.
     pub fn new(file: R, len: u64, options: ReadOptions) -> Result<Splitter<R>, FileError> {
+        let file = Unpacked::open(file).map_err(|error| FileError { error, offset: 0 })?;
+        let len = if file.is_packed() { UNKNOWN_LEN } else { len };
         let mut input = FileInput::new(file, len, options.verify);
         let version = read_version(&mut input, options.any_version);
         let version = version.map_err(|error| FileError { error, offset: input.offset() })?;
-        let (state, scratch) = (State::default(), Vec::new());
+        let (state, memory) = (State::default(), Memory::default());
         // Nothing is reserved for the announcements of a file of unknown length.
         let room = if len == UNKNOWN_LEN { 0 } else { len / RECORD_MIN_BYTES };
         let (has_ended, sums, announced) = (false, None, Vec::new());
@@ -106,7 +110,7 @@ impl<R: Read> Splitter<R> {
             version,
             options,
             state,
-            scratch,
+            memory,
             has_ended,
             sums,
             announced,
@@ -123,6 +127,11 @@ impl<R: Read> Splitter<R> {
     /// Bytes read so far, batches that were handed out included; at the end, the bytes of the snapshot.
     pub fn offset(&self) -> u64 {
         self.input.offset()
+    }
+
+    /// Bytes of the source read so far: other than [`Splitter::offset`] if that is compressed.
+    pub fn source_offset(&self) -> u64 {
+        self.input.file().packed_bytes().unwrap_or_else(|| self.input.offset())
     }
 
     /// Databases that were begun since this was asked last, and how many keys the file says they have: in all
@@ -208,8 +217,8 @@ impl<R: Read> Splitter<R> {
     }
 
     fn step(&mut self) -> Result<Step, Error> {
-        let Splitter { input, version, options, state, scratch, .. } = self;
-        let step = read_step(input, *version, options, state, scratch)?;
+        let Splitter { input, version, options, state, memory, .. } = self;
+        let step = read_step(input, *version, options, state, memory)?;
         if let Step::End = step {
             self.end()?;
         }
@@ -225,6 +234,10 @@ impl<R: Read> Splitter<R> {
             let (read, behind) = (self.input.sum_as_if_zeros_followed(), self.input.remaining());
             let stored = u64::from_le_bytes(self.input.array()?);
             self.sums = Some(Sums { read, stored, behind });
+        }
+        // The frame ends with the file, and its own checksums are behind the last byte.
+        if self.input.file().is_packed() && !self.input.window(1)?.is_empty() {
+            return Err(Error::Corrupt("data behind the end of a compressed file"));
         }
         Ok(())
     }
@@ -304,7 +317,7 @@ fn skip_step(rest: &mut &[u8], version: u16, state: &mut State) -> Result<bool, 
         return Ok(false);
     }
     // An item other than a record is an error here, and is met again by its reader.
-    let value_type = ValueType::from_byte(byte)?;
+    let value_type = ValueType::from_byte(byte, version)?;
     skip_bytes(rest)?;
     value_type.skip(rest, version)?;
     Ok(true)
@@ -384,7 +397,7 @@ impl<'b> Found<'b> {
     ) -> Result<(), Error> {
         let [key, text] = &mut *self.scratch;
         let mut state = State { db: self.db, ..State::default() };
-        let value_type = read_value_type(rest, &mut state)?;
+        let value_type = read_value_type(rest, &mut state, self.version)?;
         let key = take_bytes(rest, key)?;
         let value = match value_type.is_string() {
             true => Ok(Decoded::Text(take_bytes(rest, text)?)),
@@ -405,11 +418,11 @@ fn position(offset: u64, bytes: &[u8], rest: &[u8]) -> u64 {
 
 /// Reads what precedes a record, and the form of its value.
 #[inline]
-fn read_value_type(rest: &mut &[u8], state: &mut State) -> Result<ValueType, Error> {
+fn read_value_type(rest: &mut &[u8], state: &mut State, version: u16) -> Result<ValueType, Error> {
     loop {
         let byte = rest.byte()?;
         // Most records have nothing in front of that.
-        match ValueType::from_byte(byte) {
+        match ValueType::from_byte(byte, version) {
             Ok(value_type) => return Ok(value_type),
             Err(error) if !read_prefix(byte, rest, state)? => return Err(error),
             Err(_) => {}
@@ -484,7 +497,7 @@ impl<'l> BatchReader<'l> {
         batch: &Batch,
         records: &mut impl Records,
     ) -> Result<u64, Error> {
-        let value_type = read_value_type(rest, state)?;
+        let value_type = read_value_type(rest, state, batch.version)?;
         let mark = records.mark(take_bytes(rest, &mut self.scratch[0])?);
         value_type.skip(rest, batch.version)?;
         Ok(mark)
@@ -569,7 +582,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(splitter.offset(), bytes.len() as u64);
+        assert_eq!(splitter.source_offset(), bytes.len() as u64);
         splitter.verify(sums)?;
         Ok(records)
     }
@@ -589,6 +602,52 @@ mod tests {
             Ok(())
         })?;
         Ok(records)
+    }
+
+    /// A file as Valkey 9.2 compresses it, with each codec.
+    fn packed(bytes: &[u8]) -> [Vec<u8>; 2] {
+        use std::io::Write;
+        let info = lz4_flex::frame::FrameInfo::new().block_checksums(true).content_checksum(true);
+        let mut lz4 = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+        lz4.write_all(bytes).unwrap();
+        let zstd = ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest);
+        [(1, lz4.finish().unwrap()), (2, zstd)]
+            .map(|(codec, frame)| [&[b'V', b'C', b'S', 1, codec, 0, 1][..], &frame].concat())
+    }
+
+    #[test]
+    fn compressed_files_hold_the_same() {
+        let recorded: [&[u8]; 2] =
+            [include_bytes!("../../tests/redis_7_0.rdb"), include_bytes!("../../tests/valkey_8.rdb")];
+        for bytes in recorded {
+            for packed in packed(bytes) {
+                assert!(packed.len() < bytes.len());
+                assert!(
+                    by_batches_of(&packed, packed.len() as u64, false).unwrap() == one_by_one(bytes).unwrap()
+                );
+                assert!(one_by_one(&packed).unwrap() == one_by_one(bytes).unwrap());
+                let options = || ReadOptions { verify: true, any_version: false, limits: Limits::default() };
+                let mut splitter = Splitter::new(packed.as_slice(), packed.len() as u64, options()).unwrap();
+                while splitter.next_item().unwrap().is_some() {}
+                assert_eq!(
+                    (splitter.offset(), splitter.source_offset()),
+                    (bytes.len() as u64, packed.len() as u64)
+                );
+                for end in (0..packed.len()).step_by(packed.len() / 50) {
+                    assert!(one_by_one(&packed[..end]).is_err(), "{end}");
+                }
+            }
+            // The frame holds the file and nothing else; its checksum counts like any other.
+            let longer = [bytes, b"*"].concat();
+            let [first, second] = packed(&longer);
+            let behind = "data behind the end of a compressed file";
+            assert!(
+                [first, second].iter().all(|file| one_by_one(file).unwrap_err().to_string().contains(behind))
+            );
+            let mut wrong = bytes.to_vec();
+            *wrong.last_mut().unwrap() ^= 1;
+            assert!(one_by_one(&packed(&wrong)[0]).unwrap_err().to_string().contains("wrong checksum"));
+        }
     }
 
     /// Databases as they are announced until the file ends, and the number of pieces.
