@@ -9,6 +9,7 @@ pub mod json;
 pub mod mutate;
 pub mod nodes_conf;
 pub mod rdb_file;
+pub mod rdb_packed;
 pub mod rdb_payload;
 pub mod reply_decoder;
 pub mod request_parser;
@@ -38,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     ("request_parser", request_parser::check, seeds::requests),
     ("reply_decoder", reply_decoder::check, seeds::replies),
     ("rdb_file", rdb_file::check, seeds::files),
+    ("rdb_packed", rdb_packed::check, rdb_packed::seeds),
     ("rdb_payload", rdb_payload::check, seeds::payloads),
     ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),

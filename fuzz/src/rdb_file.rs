@@ -19,7 +19,7 @@ pub fn check(data: &[u8]) {
 }
 
 /// The compared facts of a record: its database, key, times and uses as text, and the bytes of its value.
-type Seen = (String, usize);
+pub(crate) type Seen = (String, usize);
 
 fn seen<K: AsRef<[u8]>>(record: &Record<Value, K>) -> Seen {
     let Record { db, key, expiry_ms, access, value } = record;
@@ -41,7 +41,8 @@ fn records(data: &[u8], mut found: impl FnMut(Record<Value>)) -> Result<(), Stri
     result.map_err(|error| error.to_string())
 }
 
-fn one_by_one(data: &[u8]) -> (Vec<Seen>, Result<(), String>) {
+/// The records of a file read one by one, and how that ended.
+pub(crate) fn one_by_one(data: &[u8]) -> (Vec<Seen>, Result<(), String>) {
     let mut all = Vec::new();
     let ended = records(data, |record| all.push(seen(&record)));
     (all, ended)

@@ -89,6 +89,11 @@ fn rdb_file() {
 }
 
 #[test]
+fn rdb_packed() {
+    replay("rdb_packed");
+}
+
+#[test]
 fn append_log() {
     replay("append_log");
 }

@@ -25,6 +25,7 @@ const TARGETS: &[&str] = &[
     "request_parser",
     "reply_decoder",
     "rdb_file",
+    "rdb_packed",
     "rdb_payload",
     "script_calls",
     "script_libraries",

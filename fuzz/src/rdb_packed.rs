@@ -1,0 +1,58 @@
+//! Compressed files of any bytes: a damaged frame ends in an error within its limits, and a file that is whole
+//! reads the same behind an envelope.
+
+use std::io::{Read, Write};
+
+use lz4_flex::frame::{FrameEncoder, FrameInfo};
+use martlet_rdb::envelope::Unpacked;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use crate::rdb_file;
+
+const ENVELOPE: &[u8] = b"VCS\x01\x01\x00\x01";
+/// The first bytes of a frame of each codec.
+const FRAMES: [&[u8]; 2] = [b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"];
+/// A frame may say that it holds much more than it has.
+const READ_MAX_BYTES: u64 = 1 << 22;
+
+/// The input is what a frame holds behind its first bytes, and a file that is compressed.
+pub fn check(data: &[u8]) {
+    for frame in FRAMES {
+        let bytes = [ENVELOPE, frame, data].concat();
+        if let Ok(mut unpacked) = Unpacked::open(bytes.as_slice()) {
+            let mut out = Vec::new();
+            let _ = unpacked.by_ref().take(READ_MAX_BYTES).read_to_end(&mut out);
+            assert!(unpacked.packed_bytes().is_some_and(|taken| taken <= bytes.len() as u64));
+        }
+    }
+    let plain = rdb_file::one_by_one(data);
+    for packed in packed(data) {
+        let mut unpacked = Unpacked::open(packed.as_slice()).expect("a frame as the codec writes it");
+        let mut out = Vec::new();
+        unpacked.read_to_end(&mut out).expect("the frame is whole");
+        assert!(out == data);
+        assert_eq!(unpacked.packed_bytes(), Some(packed.len() as u64));
+        // A plain file may have more behind its end.
+        let again = rdb_file::one_by_one(&packed);
+        if again.1.is_ok() {
+            assert_eq!(again, plain);
+        }
+    }
+}
+
+/// The bytes behind an envelope, with each codec.
+fn packed(bytes: &[u8]) -> [Vec<u8>; 2] {
+    let info = FrameInfo::new().block_checksums(true).content_checksum(true);
+    let mut lz4 = FrameEncoder::with_frame_info(info, Vec::new());
+    lz4.write_all(bytes).expect("a vector takes all");
+    let lz4 = lz4.finish().expect("a vector takes all");
+    [lz4, compress_to_vec(bytes, CompressionLevel::Fastest)].map(|frame| [ENVELOPE, &frame].concat())
+}
+
+/// Files, and what frames of them hold behind their first bytes.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let files = crate::seeds::files();
+    let frames = files.iter().flat_map(|file| packed(file));
+    let rests = frames.map(|bytes| bytes.get(ENVELOPE.len() + 4..).unwrap_or_default().to_vec());
+    rests.chain(files.iter().cloned()).collect()
+}
