@@ -1,5 +1,5 @@
-//! Compressed files of any bytes: a damaged frame ends in an error within its limits, and a file that is whole
-//! reads the same behind an envelope.
+//! Compressed files of any bytes: a damaged frame ends in an error within its limits, and a whole file reads
+//! the same behind an envelope.
 
 use std::io::{Read, Write};
 

@@ -5,11 +5,11 @@
 //! "VCS" │ version: 1 │ codec: 1 │ 0 │ kind: 1 (RDB) │ one frame of the codec
 //! ```
 //!
-//! The codec's number has changed while Valkey developed it, and each codec's frames begin with a number of
-//! their own; so that decides, and the codec's number only has to be one that there was.
+//! The codec's number has changed in Valkey's sources, and each codec's frames begin with a number of their
+//! own: the latter decides, and the former has to be one of those that were used.
 //!
-//! Invariant: no byte behind the frame is taken, and a frame that is torn or whose checksums are wrong ends in
-//! an error, never in a shorter file. A frame's window has a limit: 4 MB for LZ4, and the decoder's for Zstd.
+//! Invariant: no byte behind the frame is taken, and a frame that is torn or whose checksums are wrong ends
+//! in an error, never in a shorter file. A frame's window has a limit: 4 MB for LZ4, the decoder's for Zstd.
 
 use std::io::{self, Chain, Cursor, Read};
 

@@ -5,8 +5,8 @@
 //! record: [FC expiry: 8] [F8 idle seconds | F9 frequency: 1] type: 1 | key | value
 //! ```
 //! `VALKEY` and three digits may stand in place of the first two: then types and opcodes from 22 to 243 have
-//! other meanings. Behind an envelope all of it is compressed (`martlet_rdb::envelope`). A checksum of 0 means
-//! that there is none.
+//! other meanings. Behind an envelope all of it is compressed (`martlet_rdb::envelope`). A checksum of 0
+//! means that there is none.
 
 pub mod chunks;
 mod import;
@@ -141,7 +141,7 @@ pub fn read_file(
 /// Bytes that a file begins with, of whichever kind it is.
 pub const START_BYTES: usize = 9;
 
-/// Whether a file that begins with these bytes is an RDB file, and not one of commands; at least five of them.
+/// Whether a file that begins with these bytes, at least five, is an RDB file and not one of commands.
 pub fn has_signature(start: &[u8]) -> bool {
     start.starts_with(b"REDIS") || start.starts_with(b"VALKE") || start.starts_with(envelope::MAGIC)
 }
