@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
-use martlet_server::config::AnySurroundings;
+use martlet_server::config::{AnySurroundings, REDIS_VERSION};
 use martlet_server::startup::{Serving, Start, prepare};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -171,7 +171,7 @@ fn refuses_a_bad_configuration(directory: &Path) {
     std::fs::write(directory.join("bad.conf"), "port 1\nnonsense\n").unwrap();
     let file = directory.join("bad.conf").display().to_string();
     let error = format!(
-        "\n*** FATAL CONFIG FILE ERROR (Redis 8.2.0) ***\nReading the configuration file, at line 2 ({file})\n\
+        "\n*** FATAL CONFIG FILE ERROR (Redis {REDIS_VERSION}) ***\nReading the configuration file, at line 2 ({file})\n\
          >>> 'nonsense'\nBad directive or wrong number of arguments\n"
     );
     assert_eq!(run(&["bad.conf"]), (Some(1), String::new(), error.clone()));
@@ -188,7 +188,8 @@ fn refuses_a_bad_configuration(directory: &Path) {
     assert_eq!((status, output), (Some(0), format!("The configuration is valid.\n{warning}")));
     let (status, output, _) = run(&["--version"]);
     assert!(
-        status == Some(0) && output.starts_with("Redis server v=8.2.0 sha=00000000:0 malloc="),
+        status == Some(0)
+            && output.starts_with(&format!("Redis server v={REDIS_VERSION} sha=00000000:0 malloc=")),
         "{output}"
     );
 }

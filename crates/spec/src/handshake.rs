@@ -7,11 +7,12 @@ use martlet_protocol::request::Args;
 use crate::cursor::Cursor;
 use crate::error::Error;
 
-/// The version of Redis whose commands there are: what INFO, HELLO and messages name, for clients that decide
-/// by it.
-pub const REDIS_VERSION: &str = "8.2.0";
+/// The newest release of Redis whose commands and fields are all here, but for those of its modules: INFO,
+/// HELLO and messages name it, and clients decide by it. 8.2.2 is the first that caps a group's `entries-read`;
+/// 8.4 has CLUSTER MIGRATION, which is missing here.
+pub const REDIS_VERSION: &str = "8.2.3";
 /// [`REDIS_VERSION`] as a number: a byte for each part.
-pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0200;
+pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0203;
 /// The error for a wrong password.
 pub const WRONG_PASSWORD: Error =
     Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");

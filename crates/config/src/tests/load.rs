@@ -168,13 +168,15 @@ fn refuses_in_redis_words() {
 #[test]
 fn refusals_read_as_redis_does() {
     let error = load_text("# a\n\n foo  'bar' \n", "").unwrap_err().to_string();
+    let heading = format!("\n*** FATAL CONFIG FILE ERROR (Redis {REDIS_VERSION}) ***\n");
     assert_eq!(
         error,
-        "\n*** FATAL CONFIG FILE ERROR (Redis 8.2.0) ***\nReading the configuration file, at line 3 (standard input)\n\
-         >>> 'foo  'bar''\nBad directive or wrong number of arguments"
+        format!(
+            "{heading}Reading the configuration file, at line 3 (standard input)\n>>> 'foo  'bar''\n\
+             Bad directive or wrong number of arguments"
+        )
     );
     let error = load_text("cluster-enabled yes\nreplicaof a 1\n", "").unwrap_err().to_string();
-    let heading = "\n*** FATAL CONFIG FILE ERROR (Redis 8.2.0) ***\n";
     assert_eq!(error, format!("{heading}replicaof directive not allowed in cluster mode"));
     let error = load_text("logfile /nonexistent/x.log\n", "").unwrap_err().to_string();
     assert_eq!(error, format!("{heading}Can't open the log file: No such file or directory"));
