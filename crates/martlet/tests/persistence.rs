@@ -494,3 +494,40 @@ fn what_listens_follows_bind_also_where_old_and_new_addresses_overlap() {
         assert_eq!(open(), expected, "{bind}");
     }
 }
+
+/// A file as Valkey 9.2 compresses it with LZ4, in blocks that are stored as they are.
+fn packed(file: &[u8]) -> Vec<u8> {
+    let blocks = file.chunks(1 << 20).flat_map(|block| {
+        let len = block.len() as u32 | 1 << 31;
+        [&len.to_le_bytes()[..], block].concat()
+    });
+    let head = b"VCS\x01\x01\x00\x01\x04\x22\x4d\x18\x60\x70\x73".iter().copied();
+    head.chain(blocks).chain([0; 4]).collect()
+}
+
+#[test]
+fn a_compressed_file_is_loaded_also_as_the_base_of_an_append_only_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let server = start(path, &[]).unwrap();
+    assert_eq!(run(&server, "MSET a 1 b 2"), "OK");
+    assert_eq!(run(&server, "SAVE"), "OK");
+    drop(server);
+    let file = packed(&fs::read(path.join("dump.rdb")).unwrap());
+    fs::write(path.join("dump.rdb"), &file).unwrap();
+    let server = start(path, &[]).unwrap();
+    assert_eq!(run(&server, "DBSIZE"), "2", "{}", server.log());
+    drop(server);
+    let (is_whole, report) = check(&path.join("dump.rdb"));
+    assert!(is_whole, "{report}");
+    // A preamble with commands behind it, as one file.
+    let set = b"*3\r\n$3\r\nSET\r\n$1\r\nc\r\n$1\r\n3\r\n";
+    fs::write(path.join("appendonly.aof"), [&file[..], set].concat()).unwrap();
+    let server = start(path, &["--appendonly", "yes"]).unwrap();
+    assert_eq!((run(&server, "DBSIZE"), run(&server, "GET c")), ("3".into(), "3".into()), "{}", server.log());
+    drop(server);
+    fs::remove_dir_all(path.join("appendonlydir")).unwrap();
+    fs::write(path.join("dump.rdb"), &file[..file.len() - 30]).unwrap();
+    let refused = start(path, &[]).err().expect("refused").to_string();
+    assert!(refused.contains("read error: unexpected end of file"), "{refused}");
+}
