@@ -19,8 +19,8 @@ pub(crate) const LIBRARY_PRE_GA: u8 = 246;
 
 /// The version of the format that Redis 7.0 writes and reads.
 pub const VERSION_MIN: u16 = 10;
-/// The latest of Redis that is read: 15 is Redis 8.10's, 17 that of 8.12. A value of an unknown type in them is
-/// refused.
+/// The latest of Redis that is read: 15 is Redis 8.10's, 17 that of 8.12. A value of an unknown type in them
+/// is refused.
 pub const VERSION_MAX: u16 = 17;
 /// The latest of Valkey that is read: Valkey 9.2's.
 pub const VERSION_VALKEY_MAX: u16 = 81;
