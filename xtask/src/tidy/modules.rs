@@ -64,11 +64,77 @@ fn collect(folder: &Path, parent: &str, texts: &mut BTreeMap<String, String>) ->
 fn uses(texts: &BTreeMap<String, String>) -> Uses {
     let imports: BTreeMap<&str, Vec<(String, Vec<String>)>> =
         texts.iter().map(|(module, text)| (module.as_str(), imports(text, module))).collect();
+    let added = added_methods(texts);
     let files = texts.iter().filter(|(module, _)| !module.is_empty()).map(|(module, text)| {
         let named = paths(text, module).into_iter().flat_map(|path| files_of(&path, module, texts, &imports));
-        (module.clone(), named.filter(|used| used != module).collect())
+        let called = added.iter().filter(|(_, file, _)| !is_within(module, file));
+        let called = called.filter(|(name, _, of)| calls(text, name, of)).map(|(_, file, _)| file.clone());
+        (module.clone(), named.chain(called).filter(|used| used != module).collect())
     });
     files.collect()
+}
+
+/// Whether a module is `outer`, or inside it.
+fn is_within(module: &str, outer: &str) -> bool {
+    outer.is_empty()
+        || module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// Methods that a file adds to a type which neither it nor an enclosing module defines: the name, the file,
+/// and the type; those of a name that no other function of the crate has.
+fn added_methods(texts: &BTreeMap<String, String>) -> Vec<(String, String, String)> {
+    let word =
+        |text: &str| -> String { text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut defined: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (module, text) in texts {
+        text.match_indices("fn ").for_each(|(at, _)| *counts.entry(word(&text[at + 3..])).or_default() += 1);
+        for line in text.lines() {
+            let kinds = ["struct ", "enum ", "type ", "trait "];
+            let line =
+                line.strip_prefix("pub").map_or(line, |rest| rest.split_once(' ').unwrap_or_default().1);
+            if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
+                defined.entry(word(rest)).or_default().push(module);
+            }
+        }
+    }
+    let mut added = Vec::new();
+    for (module, text) in texts {
+        let mut of = None;
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("impl").filter(|_| line.ends_with('{')) {
+                let rest =
+                    rest.strip_prefix('<').map_or(rest, |rest| rest.split_once("> ").unwrap_or_default().1);
+                let name = word(rest.trim_start());
+                let is_own = |name: &String| {
+                    defined.get(name).is_none_or(|files| files.iter().any(|file| is_within(module, file)))
+                };
+                of = Some(name).filter(|name| !line.contains(" for ") && !is_own(name));
+            } else if line.starts_with('}') {
+                of = None;
+            } else if let Some((of, (before, rest))) = of.as_ref().zip(line.split_once("fn ")) {
+                let is_method =
+                    before.starts_with("    ") && !before.starts_with("     ") && !before.contains("//");
+                let name = word(rest);
+                if is_method && counts.get(&name) == Some(&1) {
+                    added.push((name, module.clone(), of.clone()));
+                }
+            }
+        }
+    }
+    added
+}
+
+/// Whether a text calls a method of this name, or names it as one of the type `of`.
+fn calls(text: &str, name: &str, of: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        let is_whole = !after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        let is_call = before.ends_with('.') && after.starts_with(['(', ':']);
+        let is_named = before.strip_suffix("::").is_some_and(|before| before.ends_with(of));
+        let is_code = !before.rsplit('\n').next().unwrap_or_default().trim_start().starts_with("//");
+        is_whole && is_code && (is_call || is_named)
+    })
 }
 
 /// The files that a path stands for which `module` names: none for what an enclosing module has itself.
@@ -78,10 +144,7 @@ fn files_of(
     texts: &BTreeMap<String, String>,
     imports: &BTreeMap<&str, Vec<(String, Vec<String>)>>,
 ) -> BTreeSet<String> {
-    let encloses = |outer: &str| {
-        outer.is_empty()
-            || module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-    };
+    let encloses = |outer: &str| is_within(module, outer);
     let mut found = BTreeSet::new();
     let mut open = vec![(path.to_vec(), 0)];
     while let Some((path, depth)) = open.pop() {
@@ -287,6 +350,26 @@ mod tests {
         assert_eq!(circles(&uses(&through("mod a;"))), [["a", "a::inner", "b"]]);
         let shown = through("mod c;\npub use c::{Other, Deep as Shown};");
         assert_eq!(circles(&uses(&shown)), [["a", "a::inner", "b", "c"]]);
+    }
+
+    #[test]
+    fn a_call_of_an_added_method_uses_the_file_that_adds_it() {
+        let round = texts(&[
+            (
+                "loop",
+                "pub struct Worker {\n}\nimpl Worker {\n    fn turn(&mut self) {\n        self.feed();\n    }\n}",
+            ),
+            ("feeder", "use crate::loop::Worker;\nimpl Worker {\n    pub(crate) fn feed(&mut self) {}\n}"),
+            ("top", "static HOOK: fn(&mut Worker) = Worker::feed;\n// worker.feed()"),
+        ]);
+        assert_eq!(circles(&uses(&round)), [["feeder", "loop"]]);
+        assert!(uses(&round)["top"].contains("feeder"));
+        let mut straight = round;
+        straight.insert(
+            "loop".into(),
+            "pub struct Worker {\n}\n// self.feed()\nfn f() { (hooks.feed)(); }".into(),
+        );
+        assert_eq!(circles(&uses(&straight)), [[""; 0]; 0]);
     }
 
     #[test]

@@ -307,14 +307,6 @@ impl Value {
         self.view().kind()
     }
 
-    /// The text of a string.
-    pub fn as_str(&self) -> Option<&str> {
-        match self.word() {
-            Word::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
     /// The number that this is.
     pub fn as_number(&self) -> Option<Number> {
         match self.word() {

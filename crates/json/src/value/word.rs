@@ -82,6 +82,14 @@ impl Value {
     /// `{}`.
     pub const EMPTY_OBJECT: Value = Value::constant(EMPTY_OBJECT);
 
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self.word() {
+            Word::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     const fn constant(code: usize) -> Value {
         Value::bits(code << 3 | TAG_SHORT)
     }

@@ -63,37 +63,6 @@ impl Group {
         self.flush(net, server);
     }
 
-    /// Sends the replies that may leave.
-    pub fn release(&mut self, net: &mut Net, server: usize) {
-        let one = &mut self.servers[server];
-        let has_few = one.has_few_replicas(net.now_ms);
-        let (wanted, confirmed) = (one.wanted(), one.confirmed);
-        let ops = &self.ops;
-        let is_covered = |held: &Held| wanted == 0 || held.position <= confirmed;
-        let may_leave = |held: &mut Held| is_covered(held) || has_few && ops[held.op].write.is_none();
-        let leaving: Vec<Held> = one.held.extract_if(.., may_leave).collect();
-        for held in leaving {
-            let is_covered = wanted > 0 && is_covered(&held);
-            if is_covered
-                && let Some(number) = held.found
-                && self.truth.copies(number, server) < wanted
-            {
-                let text =
-                    format!("write {number} was told of with {} copies", self.truth.copies(number, server));
-                self.truth.violate(text);
-            }
-            self.send_reply(net, held.op, Reply::Ok { found: held.found, is_covered });
-        }
-    }
-
-    fn send_reply(&mut self, net: &mut Net, op: usize, reply: Reply) {
-        let Op { client, server, .. } = self.ops[op];
-        if net.reaches(net.clients + client, net.servers + server) {
-            let at_ms = net.arrival_ms();
-            self.out.push((at_ms, Event::Reply(op, reply)));
-        }
-    }
-
     /// A client gets a reply.
     pub fn reply(&mut self, net: &mut Net, op: usize, reply: Reply) {
         let Op { client, key, write, asked_ms, .. } = self.ops[op];

@@ -6,7 +6,7 @@ use martlet_replication::failover::{State, Step};
 use super::client::{Client, Op, Reply};
 use super::data::{Command, Data, Entry, Truth};
 use super::net::{Net, Node};
-use super::server::{Link, Server, Session, Stage, WireId};
+use super::server::{Held, Link, Server, Session, Stage, WireId};
 use super::{Faults, Options, Summary};
 
 /// Interval at which servers do their due work, in milliseconds.
@@ -571,5 +571,36 @@ impl Group {
             }
         }
         Ok(())
+    }
+
+    /// Sends the replies that may leave.
+    pub fn release(&mut self, net: &mut Net, server: usize) {
+        let one = &mut self.servers[server];
+        let has_few = one.has_few_replicas(net.now_ms);
+        let (wanted, confirmed) = (one.wanted(), one.confirmed);
+        let ops = &self.ops;
+        let is_covered = |held: &Held| wanted == 0 || held.position <= confirmed;
+        let may_leave = |held: &mut Held| is_covered(held) || has_few && ops[held.op].write.is_none();
+        let leaving: Vec<Held> = one.held.extract_if(.., may_leave).collect();
+        for held in leaving {
+            let is_covered = wanted > 0 && is_covered(&held);
+            if is_covered
+                && let Some(number) = held.found
+                && self.truth.copies(number, server) < wanted
+            {
+                let text =
+                    format!("write {number} was told of with {} copies", self.truth.copies(number, server));
+                self.truth.violate(text);
+            }
+            self.send_reply(net, held.op, Reply::Ok { found: held.found, is_covered });
+        }
+    }
+
+    pub fn send_reply(&mut self, net: &mut Net, op: usize, reply: Reply) {
+        let Op { client, server, .. } = self.ops[op];
+        if net.reaches(net.clients + client, net.servers + server) {
+            let at_ms = net.arrival_ms();
+            self.out.push((at_ms, Event::Reply(op, reply)));
+        }
     }
 }

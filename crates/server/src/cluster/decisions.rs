@@ -15,14 +15,14 @@ use crate::runtime::Mail;
 use crate::runtime::Worker;
 
 /// Decisions taken from the machine's queue at once.
-struct Taken {
-    decisions: Vec<Action>,
+pub(super) struct Taken {
+    pub decisions: Vec<Action>,
     /// Present if they may differ from the published ones.
-    routes: Option<Routes>,
+    pub routes: Option<Routes>,
 }
 
 impl ClusterNode {
-    fn take_decisions(&self) -> Taken {
+    pub(super) fn take_decisions(&self) -> Taken {
         let mut machine = lock(&self.machine);
         let revision = machine.cluster.revision();
         let is_changed = std::mem::replace(&mut machine.seen_revision, revision) != revision;
@@ -54,41 +54,8 @@ impl ClusterNode {
 }
 
 impl Worker {
-    /// Carries out the machine's decisions, and has requests checked against its routes from here on. All
-    /// shards are locked.
-    pub(crate) fn follow_cluster(&mut self) {
-        let shared = self.shared;
-        let Some(node) = shared.cluster().filter(|node| node.is_loaded.load(Ordering::SeqCst)) else {
-            return;
-        };
-        loop {
-            let Taken { decisions, routes } = node.take_decisions();
-            if decisions.is_empty() && routes.is_none() {
-                return;
-            }
-            let has_routes = routes.is_some();
-            if let Some(routes) = routes.filter(|routes| *routes != *node.routes.snapshot()) {
-                let reowned = routes.reowned(&node.routes.snapshot());
-                reowned.into_iter().for_each(|slot| node.usage.reset(slot));
-                node.routes.publish(routes);
-                self.refresh_routes();
-                for thread in 0..shared.thread_count() {
-                    shared.send(thread, Mail::Run(Box::new(Worker::redirect_blocked)));
-                }
-            }
-            decisions.into_iter().for_each(|decision| self.carry_out(node, decision));
-            if has_routes {
-                node.read(|cluster| {
-                    let me = cluster.myself();
-                    let owner = |slot| cluster.owner(slot).map(|key| cluster.node(key).id);
-                    node.migrate(|machine, now| machine.follow_table(now, me.id, me.is_primary(), owner));
-                });
-                self.follow_migrations();
-            }
-        }
-    }
-
-    fn carry_out(&mut self, node: &ClusterNode, decision: Action) {
+    /// Carries out one decision.
+    pub(super) fn carry_out(&mut self, node: &ClusterNode, decision: Action) {
         let shared = self.shared;
         match decision {
             Action::Replicate { host, port, is_full_sync } => {

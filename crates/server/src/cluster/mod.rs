@@ -12,6 +12,7 @@
 
 mod bus;
 mod decisions;
+mod follow;
 mod inbound;
 mod link;
 pub mod node;

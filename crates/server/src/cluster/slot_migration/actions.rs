@@ -63,29 +63,8 @@ fn slots_of(node: &ClusterNode, job: JobId) -> Option<Vec<u16>> {
 }
 
 impl Worker {
-    /// Carries out the actions of the slot migrations' machine. All shards are locked.
-    pub(crate) fn follow_migrations(&mut self) {
-        let Some(node) = self.shared.cluster() else { return };
-        let mut has_taken = false;
-        if self.shared.engine.hidden.take_flushed() {
-            node.migrate(|machine, now| machine.flushed(now));
-        }
-        loop {
-            let actions = node.migrate(|machine, _| machine.take_actions());
-            if actions.is_empty() {
-                break;
-            }
-            for action in actions {
-                has_taken |= matches!(action, Action::TakeSlots(_));
-                self.migration_action(node, action);
-            }
-        }
-        if has_taken {
-            self.follow_cluster();
-        }
-    }
-
-    fn migration_action(&mut self, node: &'static ClusterNode, action: Action) {
+    /// Carries out one action.
+    pub(in crate::cluster) fn migration_action(&mut self, node: &'static ClusterNode, action: Action) {
         let shared = self.shared;
         match action {
             Action::Connect(job) => export::start(shared, node, job),
@@ -206,15 +185,5 @@ impl Worker {
         if !is_held && node.migrations.holds_writes.swap(false, Ordering::SeqCst) {
             self.shared.release_writes();
         }
-    }
-}
-
-impl Worker {
-    /// The files' data is there: keys that were on their way to this primary when it ended are deleted. All
-    /// shards are locked.
-    pub(in crate::cluster) fn end_found_imports(&mut self) {
-        let Some(node) = self.shared.cluster().filter(|node| node.migrations.is_active()) else { return };
-        node.migrate(|machine, now| machine.restarted(now));
-        self.follow_migrations();
     }
 }
