@@ -10,25 +10,25 @@ use crate::registry::Entry;
 /// A request parsed ahead.
 #[derive(Copy, Clone)]
 pub struct Request {
-    pub first_span: u32,
-    pub span_count: u32,
-    pub start: u32,
-    pub end: u32,
-    pub entry: Option<&'static Entry>,
+    pub(crate) first_span: u32,
+    pub(crate) span_count: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) entry: Option<&'static Entry>,
     /// Hash of a plain command's key.
-    pub hash: u64,
+    pub(crate) hash: u64,
 }
 
 /// Requests parsed ahead; reused from batch to batch.
 #[derive(Default)]
 pub struct Batch {
-    pub spans: Vec<Span>,
-    pub requests: Vec<Request>,
+    pub(crate) spans: Vec<Span>,
+    pub(crate) requests: Vec<Request>,
     /// A request's command looks for a member of its key's value.
-    pub names_members: bool,
+    pub(crate) names_members: bool,
     /// What they look for, as far as there is more of it to prefetch.
-    pub members: Vec<Member>,
-    pub queue: PrefetchQueue,
+    pub(crate) members: Vec<Member>,
+    pub(crate) queue: PrefetchQueue,
 }
 
 impl Batch {
@@ -65,11 +65,11 @@ impl Batch {
 /// What a plain command's request looks for within its key's value.
 #[derive(Copy, Clone)]
 pub struct Member {
-    pub db: usize,
-    pub key_hash: u64,
-    pub name: Name,
+    pub(crate) db: usize,
+    pub(crate) key_hash: u64,
+    pub(crate) name: Name,
     /// Whether the command may add it.
-    pub is_write: bool,
+    pub(crate) is_write: bool,
 }
 
 impl Member {

@@ -16,9 +16,9 @@ use crate::runtime::Worker;
 
 /// Decisions taken from the machine's queue at once.
 pub(super) struct Taken {
-    pub decisions: Vec<Action>,
+    pub(super) decisions: Vec<Action>,
     /// Present if they may differ from the published ones.
-    pub routes: Option<Routes>,
+    pub(super) routes: Option<Routes>,
 }
 
 impl ClusterNode {

@@ -20,41 +20,41 @@ use crate::tracking::table::Notice;
 /// See the [module docs](self).
 pub struct Hooks {
     /// The handlers of server commands, by their places in the command table.
-    pub handlers: &'static [ServerHandler],
+    pub(crate) handlers: &'static [ServerHandler],
     /// The worker has taken up a configuration.
-    pub configured: fn(&mut Worker),
+    pub(crate) configured: fn(&mut Worker),
     /// Keys have changed, whose shards are still locked.
-    pub keys_changed: fn(&mut Worker, KeyChanges),
+    pub(crate) keys_changed: fn(&mut Worker, KeyChanges),
     /// A tracking client's command has run; its keys are still locked.
-    pub keys_read: fn(&mut Worker, u64, &Entry, &Args<'_>),
+    pub(crate) keys_read: fn(&mut Worker, u64, &Entry, &Args<'_>),
     /// Keys that a client has read after a wait were noted; nothing is locked.
-    pub reads_tracked: fn(&mut Worker),
+    pub(crate) reads_tracked: fn(&mut Worker),
     /// A client's command has run on a replica; its keys are still locked.
-    pub ran_on_replica: fn(&mut Worker, &Entry, &Args<'_>),
+    pub(crate) ran_on_replica: fn(&mut Worker, &Entry, &Args<'_>),
     /// A tracking client's request has ended. Nothing is locked.
-    pub tracked_request_ended: fn(&mut Worker, &mut Connection, &Entry),
+    pub(crate) tracked_request_ended: fn(&mut Worker, &mut Connection, &Entry),
     /// A request on a replica's connection has ended; before it the reply had this length and total.
-    pub replicas_request_ended: fn(&mut Worker, &mut Connection, &mut Reply, &Entry, (usize, usize)),
+    pub(crate) replicas_request_ended: fn(&mut Worker, &mut Connection, &mut Reply, &Entry, (usize, usize)),
     /// A command that brings slots has been answered so; whether the answer is dropped.
-    pub import_answered: fn(&mut Worker, &mut Connection, &[u8]) -> bool,
+    pub(crate) import_answered: fn(&mut Worker, &mut Connection, &[u8]) -> bool,
     /// The connection's session ends.
-    pub before_close: fn(&mut Worker, &mut Connection),
+    pub(crate) before_close: fn(&mut Worker, &mut Connection),
     /// All threads are called to apply the primary's stream together.
-    pub apply_together: fn(&mut Worker),
+    pub(crate) apply_together: fn(&mut Worker),
     /// The server has become a replica: it copies its primary from now on.
-    pub copy_primary: fn(&'static Shared),
+    pub(crate) copy_primary: fn(&'static Shared),
     /// A turn of the loop ends in which keys were changed that are broadcast; no output has left yet.
-    pub turn_ended: fn(&mut Worker),
+    pub(crate) turn_ended: fn(&mut Worker),
     /// The turn's output has left, on a server with replicas.
-    pub feed_replicas: fn(&mut Worker, &mut dyn Backend),
+    pub(crate) feed_replicas: fn(&mut Worker, &mut dyn Backend),
     /// 100 ms are over, and perhaps a second. Nothing is locked.
-    pub every_100_ms: fn(&mut Worker, bool),
+    pub(crate) every_100_ms: fn(&mut Worker, bool),
     /// A message for subscribers has come.
-    pub message_arrived: fn(&mut Worker, &Delivery),
+    pub(crate) message_arrived: fn(&mut Worker, &Delivery),
     /// A notice has come for the client of this connection and id.
-    pub notice_arrived: fn(&mut Worker, Token, u64, &Notice),
+    pub(crate) notice_arrived: fn(&mut Worker, Token, u64, &Notice),
     /// A MIGRATE that was postponed continues.
-    pub migrate: fn(&mut Worker, MigrationStep),
+    pub(crate) migrate: fn(&mut Worker, MigrationStep),
     /// A busy script has ended, after which the server is to.
-    pub shut_down: fn(&mut Worker, ShutdownFlags),
+    pub(crate) shut_down: fn(&mut Worker, ShutdownFlags),
 }

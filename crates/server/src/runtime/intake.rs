@@ -8,12 +8,12 @@ use crate::batch::Batch;
 #[derive(Default)]
 pub(super) struct Intake {
     /// `None` while it is in use.
-    pub batch: Option<Box<Batch>>,
+    pub(super) batch: Option<Box<Batch>>,
     /// Requests of bytes that the backend has announced.
-    pub announced: Option<Box<Announced>>,
-    pub spare_requests: SpareRequests,
+    pub(super) announced: Option<Box<Announced>>,
+    pub(super) spare_requests: SpareRequests,
     /// How often a request was parsed, whole or not.
     #[cfg(test)]
-    pub parse_count: usize,
-    pub command_cache: CommandCache,
+    pub(super) parse_count: usize,
+    pub(super) command_cache: CommandCache,
 }

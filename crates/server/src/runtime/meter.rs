@@ -17,7 +17,7 @@ pub(crate) struct CostMeter {
     /// Whether commands' times are kept as histograms.
     tracks_latency: bool,
     /// Counters for slots, and the facts of the present request.
-    pub slot_use: RequestUse,
+    pub(crate) slot_use: RequestUse,
 }
 
 impl CostMeter {

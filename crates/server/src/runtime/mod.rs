@@ -103,27 +103,27 @@ fn uncounted(shared: &Shared) -> &'static ThreadStats {
 /// See the [module docs](self).
 pub struct Worker {
     /// What all threads share.
-    pub shared: &'static Shared,
+    pub(crate) shared: &'static Shared,
     /// The subsystems' functions.
-    pub hooks: &'static Hooks,
+    pub(crate) hooks: &'static Hooks,
     /// This thread's number.
-    pub thread: usize,
+    pub(crate) thread: usize,
     /// This thread's counters.
     stats: &'static ThreadStats,
     /// This thread's view of the keys.
-    pub keys: Keys,
+    pub(crate) keys: Keys,
     /// How keys are seen at this time by all that is no client's command; a command's view is made from it.
     pub(crate) base_view: View,
     /// The configuration as of this loop.
-    pub config: ConfigReader,
+    pub(crate) config: ConfigReader,
     /// The users as of this loop.
-    pub users: Follower<Users>,
+    pub(crate) users: Follower<Users>,
     /// What handlers need of it.
-    pub settings: Arc<Settings>,
+    pub(crate) settings: Arc<Settings>,
     /// Now, Unix milliseconds, as of this batch.
-    pub now_ms: i64,
+    pub(crate) now_ms: i64,
     /// A raw reading of the clock: when the command that runs now began.
-    pub mark: u64,
+    pub(crate) mark: u64,
     /// The clocks of this turn.
     pub(crate) turn: TurnClock,
     /// The measure of commands' costs.
