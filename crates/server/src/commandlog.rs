@@ -131,11 +131,6 @@ impl Log {
         lock(&self.0).entries.len()
     }
 
-    /// Whether the log is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Removes all entries; numbering continues.
     pub fn reset(&self) {
         lock(&self.0).entries.clear();
@@ -182,7 +177,7 @@ mod tests {
         assert_eq!(entries[0].args[31], b"... (9 more arguments)");
         log.reset();
         log.add(&args.view(), 5, 0, String::new(), Vec::new(), 0);
-        assert!(log.is_empty());
+        assert_eq!(log.len(), 0);
         log.add(&args.view(), 6, 0, String::new(), Vec::new(), 3);
         assert_eq!(log.get(None).iter().map(|e| e.id).collect::<Vec<_>>(), [5]);
     }
