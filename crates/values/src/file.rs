@@ -644,9 +644,9 @@ mod tests {
             (b"VALKEY081", b"\x17\x01k".as_slice(), Error::Unknown("path hash")),
             (b"VALKEY081", b"\x1e\x01k", Error::UnknownType(30)),
             (b"REDIS0017", b"\x21\x01k", Error::Unknown("rate limit")),
-            (b"REDIS0017", b"\x22\x01k", Error::UnknownType(34)),
-            (b"REDIS0017", b"\x23\x01k", Error::UnknownType(35)),
-            (b"REDIS0017", b"\xf1\0", Error::UnknownType(241)),
+            (b"VALKEY081", b"\x22\x01k", Error::UnknownType(34)),
+            (b"REDIS0017", b"\x24\x01k", Error::UnknownType(36)),
+            (b"REDIS0017", b"\xf1\0", Error::Unknown("protection from eviction")),
         ] {
             assert_eq!(reads(signature, body, false), Err(refusal));
         }

@@ -731,10 +731,10 @@ fn the_version_says_whose_types_they_are() {
     assert_eq!(refused(23, 12), None);
     assert_eq!(refused(23, 81), Some(Error::Unknown("path hash")));
     assert_eq!(refused(33, 17), Some(Error::Unknown("rate limit")));
-    for byte in [24, 25, 26, 27, 28, 29, 31, 33] {
+    for byte in [24, 25, 26, 27, 28, 29, 31, 33, 34, 35] {
         assert_eq!(refused(byte, 80), Some(Error::UnknownType(byte)));
     }
-    for byte in [8, 30, 32, 34, 35, 63, 64, 241] {
+    for byte in [8, 30, 32, 36, 63, 64, 241] {
         assert_eq!(refused(byte, 17), Some(Error::UnknownType(byte)), "{byte}");
     }
 }
