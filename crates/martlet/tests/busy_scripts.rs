@@ -97,6 +97,33 @@ fn clients_of_its_own_thread_are_served_until_it_is_killed() {
 }
 
 #[test]
+fn a_function_is_named_before_it_is_busy_and_no_longer_than_it_runs() {
+    for configuration in &CONFIGURATIONS[2..] {
+        let server = start(configuration, "600000");
+        let (mut looping, mut other) = (connect(&server), connect(&server));
+        let library = "#!lua name=lib\nredis.register_function('spin', function() while true do end end)";
+        run(&mut looping, &["FUNCTION", "LOAD", library]);
+        // The other I/O thread's client: the looping one's is taken until the function is busy.
+        looping.send(&["FCALL", "spin", "1", "key", "arg"]).unwrap();
+        let named = |client: &mut Client| {
+            let Reply::Array(stats) = run(client, &["FUNCTION", "STATS"]) else { panic!("no array") };
+            assert_eq!(text(&stats[0]), "running_script");
+            match &stats[1] {
+                Reply::Array(fields) => Some(fields.clone()),
+                _ => None,
+            }
+        };
+        let fields = (0..1_000_000).find_map(|_| named(&mut other)).unwrap();
+        assert_eq!([0, 1, 2, 4].map(|at| text(&fields[at])), ["name", "spin", "command", "duration_ms"]);
+        let Reply::Array(words) = &fields[3] else { panic!("no array") };
+        assert_eq!(words.iter().map(text).collect::<Vec<_>>(), ["FCALL", "spin", "1", "key", "arg"]);
+        assert_eq!(text(&run(&mut other, &["FUNCTION", "KILL"])), "OK");
+        assert_error(&looping.read_reply().unwrap(), KILLED);
+        assert_eq!(named(&mut other), None);
+    }
+}
+
+#[test]
 fn functions_and_scripts_of_transactions_are_busy_as_well() {
     for configuration in CONFIGURATIONS {
         let server = start(&configuration, "20");

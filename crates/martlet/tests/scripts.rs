@@ -146,3 +146,32 @@ fn shutdown_nosave_ends_a_script_that_has_written_and_does_not_end() {
     other.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
     assert!(server.wait().unwrap());
 }
+
+/// Redis' replies; the digest is that of `return 1`.
+#[test]
+fn scripts_are_found_and_commands_refused_in_the_order_of_a_real_server() {
+    const DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = connect(&server);
+    let mut run = |words: &[&str]| client.command(words).unwrap();
+    for name in ["EVALSHA", "EVALSHA_RO"] {
+        for digest in ["abc", "", &format!("{DIGEST}0")] {
+            for count in ["x", "-1", "5"] {
+                let reply = run(&[name, digest, count]);
+                assert!(is_error(&reply, "NOSCRIPT No matching script. Please use EVAL."), "{reply:?}");
+            }
+        }
+        assert!(is_error(&run(&[name, DIGEST, "x"]), "ERR value is not an integer or out of range"));
+    }
+    assert_eq!(run(&["EVAL", "return 1", "0"]), Reply::Int(1));
+    let known = run(&["SCRIPT", "EXISTS", &DIGEST.to_uppercase(), DIGEST, "abc"]);
+    assert_eq!(known, Reply::Array([1, 1, 0].map(Reply::Int).to_vec()));
+    for words in ["'debug', 'sleep', 'x', 'y'", "'debug', 'nosuch'", "'debug', 'object'", "'eval', 'x', '0'"]
+    {
+        let reply = run(&["EVAL", &format!("return redis.call({words})"), "0"]);
+        assert!(is_error(&reply, "ERR This Redis command is not allowed from script"), "{words}: {reply:?}");
+    }
+    let reply = run(&["EVAL", "return redis.call('debug')", "0"]);
+    assert!(is_error(&reply, "ERR Wrong number of args calling Redis command from script"), "{reply:?}");
+}

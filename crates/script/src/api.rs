@@ -126,13 +126,17 @@ fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> Result<bool, 
     Ok(fits)
 }
 
-/// A number as an argument: an integer's digits, or as few as tell it from others.
+/// A number as an argument: an integer's digits, or as few as tell it from others; what is no number with its
+/// sign, as `tostring` writes it.
 fn push_number_text(out: &mut Vec<u8>, number: f64) {
     let mut buffer = NumberBuffer::new();
     let integer = to_integer(number);
     if integer as f64 == number && integer != i64::MIN {
         out.extend_from_slice(format_i64(integer, &mut buffer));
     } else {
+        if number.is_nan() && number.is_sign_negative() {
+            out.push(b'-');
+        }
         out.extend_from_slice(format_f64_shortest(number, &mut buffer));
     }
 }
@@ -418,4 +422,26 @@ pub fn math_randomseed(stack: &mut Stack<'_>) -> Results {
     let seed = to_integer(stack.number_argument(1)?);
     Context::of(stack).random.borrow_mut().seed(seed as u32);
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_number_text;
+
+    #[test]
+    fn numbers_become_arguments_as_real_servers_write_them() {
+        for (number, expected) in [
+            (-f64::NAN.abs(), "-nan"),
+            (f64::NAN.abs(), "nan"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (3.0, "3"),
+            (-0.0, "0"),
+            (0.1, "0.1"),
+        ] {
+            let mut text = Vec::new();
+            push_number_text(&mut text, number);
+            assert_eq!(String::from_utf8(text).unwrap(), expected);
+        }
+    }
 }

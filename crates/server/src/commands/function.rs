@@ -231,7 +231,7 @@ fn stats(call: &mut Call<'_>) -> Outcome {
         return Err(busy(Engine::Eval));
     }
     let list = shared.libraries.list();
-    let running = shared.scripts.busy_function();
+    let running = shared.scripts.shown_function();
     let reply = &mut *call.reply;
     reply.map(2);
     reply.bulk(b"running_script");

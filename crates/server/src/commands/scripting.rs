@@ -122,10 +122,7 @@ static EXISTS: ServerCommand = command("script|exists", -3, exists as ServerHand
 fn exists(call: &mut Call<'_>) -> Outcome {
     call.reply.array(call.argc() - 2);
     for name in call.args.iter().skip(2) {
-        // Digests are stored in lower case, and compared as they are.
-        let is_lower = !name.iter().any(u8::is_ascii_uppercase);
-        let script =
-            parse_digest(name).filter(|_| is_lower).and_then(|d| call.worker.shared.scripts.find(&d));
+        let script = parse_digest(name).and_then(|digest| call.worker.shared.scripts.find(&digest));
         call.reply.int(i64::from(script.is_some()));
     }
     Ok(())

@@ -14,12 +14,15 @@ use martlet_script::{Engine, ScriptFlags};
 /// SHA-1 of a script's source.
 pub type Digest = [u8; 20];
 
+/// Hexadecimal digits of a [`Digest`].
+pub const DIGEST_DIGITS: usize = 40;
+
 /// Scripts that only EVAL has brought, above which the one that was used least recently leaves.
 const EVAL_SCRIPTS_MAX: usize = 500;
 
 /// The digest that 40 hexadecimal digits stand for.
 pub fn parse_digest(text: &[u8]) -> Option<Digest> {
-    let digits: &[u8; 40] = text.try_into().ok()?;
+    let digits: &[u8; DIGEST_DIGITS] = text.try_into().ok()?;
     let mut digest = Digest::default();
     let mut all = 0;
     for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
@@ -106,9 +109,9 @@ impl Script {
     }
 }
 
-/// A function that has run for longer than `busy-reply-threshold`.
+/// A function that runs, as FUNCTION STATS names it.
 #[derive(Clone)]
-pub struct BusyFunction {
+pub struct ShownFunction {
     /// Its name.
     pub name: String,
     /// What called it.
@@ -125,7 +128,7 @@ pub struct Running {
     is_function: AtomicBool,
     /// Bytes of memory of the thread's states, by engine.
     vm_bytes: [AtomicUsize; 2],
-    busy_function: Mutex<Option<BusyFunction>>,
+    shown: Mutex<Option<ShownFunction>>,
 }
 
 const IDLE: u8 = 0;
@@ -169,9 +172,9 @@ impl Running {
         self.vm_bytes[engine as usize].store(vm_bytes, Ordering::Relaxed);
     }
 
-    /// Says that the function that runs is busy, or that it has ended.
-    pub fn show(&self, busy: Option<BusyFunction>) {
-        *lock(&self.busy_function) = busy;
+    /// Names the function that runs, or says that it has ended.
+    pub fn show(&self, function: Option<ShownFunction>) {
+        *lock(&self.shown) = function;
     }
 
     fn engine(&self) -> Engine {
@@ -273,9 +276,10 @@ impl ScriptCache {
         [Engine::Eval, Engine::Functions].into_iter().find(is_busy)
     }
 
-    /// A function that is busy.
-    pub fn busy_function(&self) -> Option<BusyFunction> {
-        self.running.iter().find_map(|running| lock(&running.busy_function).clone())
+    /// The function that runs, of several the one that began first.
+    pub fn shown_function(&self) -> Option<ShownFunction> {
+        let shown = self.running.iter().filter_map(|running| lock(&running.shown).clone());
+        shown.min_by_key(|function| function.began)
     }
 
     /// A script has become busy, or a busy one has ended. Its thread takes requests off the shortest path in

@@ -13,7 +13,7 @@ use martlet_protocol::request::Args;
 use martlet_script::host::propagate;
 use martlet_script::{Called, Engine, Host, LogLevel, ScriptFlags, Verdict};
 
-use super::cache::{BusyFunction, Running};
+use super::cache::{Running, ShownFunction};
 use super::libraries::log;
 use crate::connection::Connection;
 use crate::refusal::Refusal;
@@ -49,11 +49,14 @@ pub(super) struct ScriptHost<'a> {
     pub slot: Option<u16>,
     /// A raw reading of the clock: when it began.
     pub began: u64,
+    /// FUNCTION STATS names it: a function that has reached its first interrupt.
+    pub is_shown: bool,
     /// The keys of clients that are served while the script is busy: it has run for longer than
     /// `busy-reply-threshold`.
     pub guest: Option<Box<Keys>>,
 }
 
+const NOT_ALLOWED: Error = Error::Fixed("ERR This Redis command is not allowed from script");
 const READ_ONLY: Error = Error::Fixed("ERR Write commands are not allowed from read-only scripts.");
 
 impl ScriptHost<'_> {
@@ -71,17 +74,23 @@ impl ScriptHost<'_> {
     /// The command that is called, if it may be.
     fn permitted(&mut self, args: &Args<'_>) -> Result<&'static Entry, Error> {
         let registry = self.worker.shared.registry;
-        let entry = registry.resolve(args).filter(|entry| names_command(entry, args));
-        let entry = entry.ok_or(Error::Fixed("ERR Unknown Redis command called from script"))?;
+        let allows_all = self.worker.shared.scripts.allows_all.load(Ordering::Relaxed);
+        let entry = registry.resolve(args);
+        // Clients see DEBUG as one command: its subcommands, and what they take, count once it may run.
+        if entry.is_some_and(|entry| entry.spec.flags.has(Flags::DEBUG)) && args.len() > 1 && !allows_all {
+            return Err(NOT_ALLOWED);
+        }
+        let entry = entry
+            .filter(|entry| names_command(entry, args))
+            .ok_or(Error::Fixed("ERR Unknown Redis command called from script"))?;
         if !entry.spec.takes(args.len()) {
             return Err(Error::Fixed("ERR Wrong number of args calling Redis command from script"));
         }
         let flags = entry.spec.flags;
-        let allows_all = self.worker.shared.scripts.allows_all.load(Ordering::Relaxed);
         // A script within a script would need a second state.
         let is_script = entry.spec.acl().has(Acl::SCRIPTING);
         if flags.has(Flags::NOSCRIPT) && (is_script || !allows_all) {
-            return Err(Error::Fixed("ERR This Redis command is not allowed from script"));
+            return Err(NOT_ALLOWED);
         }
         let mut demands = Demands::of_flags(flags);
         demands.memory &= !self.flags.has(ScriptFlags::ALLOW_OOM);
@@ -114,6 +123,15 @@ impl ScriptHost<'_> {
         self.worker.shared.scripts.running(self.worker.thread)
     }
 
+    /// Lets FUNCTION STATS name a function. One that ends before its first interrupt pays nothing.
+    fn show(&mut self) {
+        if self.engine == Engine::Functions && !self.is_shown {
+            let (name, request) = (self.name.to_owned(), self.request.to_owned());
+            self.running().show(Some(ShownFunction { name, request, began: self.began }));
+            self.is_shown = true;
+        }
+    }
+
     /// Lets other clients see once the script has become busy.
     fn note_time(&mut self) {
         let (shared, threshold_ms) = (self.worker.shared, self.worker.config().busy_reply_threshold_ms);
@@ -128,10 +146,6 @@ impl ScriptHost<'_> {
             let worker = &mut *self.worker;
             let random = Random::seeded(worker.keys.random.next_u64());
             self.guest = Some(Box::new(Keys::new(shared.engine, worker.thread, random)));
-            if self.engine == Engine::Functions {
-                let (name, request) = (self.name.to_owned(), self.request.to_owned());
-                self.running().show(Some(BusyFunction { name, request, began: self.began }));
-            }
             shared.set_script_busy(self.engine, true);
         }
     }
@@ -195,6 +209,7 @@ impl Host for ScriptHost<'_> {
     }
 
     fn interrupt(&mut self) -> Verdict {
+        self.show();
         self.note_time();
         if let Some(guest) = &mut self.guest {
             self.worker.serve_others(self.connection.token, guest);

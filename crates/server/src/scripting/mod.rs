@@ -27,7 +27,7 @@ use crate::runtime::Worker;
 use crate::runtime::call::Call;
 use crate::runtime::demands::{self, Demands};
 use crate::runtime::request_flags;
-use cache::{Digest, Script, parse_digest};
+use cache::{DIGEST_DIGITS, Digest, Script, parse_digest};
 use compiled::{Local, Scripting};
 use host::{Missing, ScriptHost};
 
@@ -126,6 +126,10 @@ impl Worker {
 /// Runs a script that EVAL or EVALSHA calls. Its declared keys are locked.
 pub(crate) fn eval(call: &mut Call<'_>, source: Source<'_>, is_read_only: bool) -> Outcome {
     call.worker.show_to_monitors(call.connection, call.entry, &call.args);
+    // What cannot be a digest is answered before anything else of the request is looked at.
+    if matches!(source, Source::Digest(text) if text.len() != DIGEST_DIGITS) {
+        return Err(NO_SCRIPT);
+    }
     let numkeys = call.int(2)?;
     if numkeys > call.argc() as i64 - 3 {
         return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
@@ -301,17 +305,20 @@ impl ScriptRun<'_, '_> {
             missing: None,
             slot: None,
             began,
+            is_shown: false,
             guest: None,
         };
         host.slot = host.declared_slot();
         let was_nested = host.worker.meter.slot_use.begin_nested();
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
         let slot = host.slot.filter(|_| !host.may_cross_slots());
-        let ScriptHost { worker, connection, missing, guest, .. } = host;
+        let ScriptHost { worker, connection, missing, guest, is_shown, .. } = host;
         worker.meter.slot_use.end_nested(was_nested);
         worker.meter.slot_use.set_slot(slot);
-        if guest.is_some() {
+        if is_shown {
             worker.shared.scripts.running(worker.thread).show(None);
+        }
+        if guest.is_some() {
             worker.shared.set_script_busy(self.engine, false);
         }
         connection.session.db = db;
