@@ -412,7 +412,8 @@ fn key_pattern(rule: &[u8]) -> Option<(Access, &[u8])> {
     let (access, pattern) = match rule {
         [b'~', pattern @ ..] => (Access::ALL, pattern),
         [_, rest @ ..] => {
-            let at = rest.iter().position(|byte| *byte == b'~')?;
+            // Without `~` the pattern is empty, as with nothing behind it.
+            let at = rest.iter().position(|byte| *byte == b'~').unwrap_or(rest.len());
             let mut access = Access { read: false, write: false };
             for letter in &rest[..at] {
                 let flag = match letter {
@@ -427,7 +428,7 @@ fn key_pattern(rule: &[u8]) -> Option<(Access, &[u8])> {
             if !access.read && !access.write {
                 return None;
             }
-            (access, &rest[at + 1..])
+            (access, rest.get(at + 1..).unwrap_or_default())
         }
         [] => return None,
     };
