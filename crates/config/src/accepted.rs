@@ -1,10 +1,11 @@
 //! Parameters that a configuration may set, and that are shown as set, but that have nothing to act on in
-//! this server's design.
+//! this server's design, or tune a feature that it lacks.
 //!
 //! They are listed in a note at start, each with its reason.
 
 use super::Config;
-use super::table::Effect::Moot;
+use super::enumerations::SaveMethod;
+use super::table::Effect::{Absent, Moot};
 use super::table::{Section, parameter_table};
 use super::value::Kind::*;
 use super::value::TEXT;
@@ -19,6 +20,10 @@ const MULTIPATH: super::Effect =
 const RDMA: super::Effect = Moot("connections are TCP or unix sockets");
 const FAIR_ACCEPT: super::Effect = Moot("the I/O threads accept in fair slices");
 const NO_REHASH: super::Effect = Moot("tables grow a segment at a time and are never rehashed as a whole");
+const SLOT_MOVES: super::Effect = Absent("CLUSTER MIGRATION");
+const TEMPLATES: super::Effect = Moot("hashes keep their own field names");
+const FORKLESS: super::Effect = Moot("a background save never forks");
+const REPLICATION_COMPRESSION: super::Effect = Absent("compression of the replication stream");
 const THREADS: super::Effect = Moot("every I/O thread reads, runs and writes for its own connections");
 
 const INT_MAX: i128 = i32::MAX as i128;
@@ -56,6 +61,48 @@ parameter_table! {
         => "active-defrag-max-scan-fields", Integer(1, LONG_MAX), MODIFIABLE, DEFRAGMENTATION;
     /// Show the logo at start
     always_show_logo: bool = false => "always-show-logo", YesNo, IMMUTABLE, Moot("there is no logo");
+    /// How a background save is made (Valkey 9.2)
+    bgsave_default_method: SaveMethod = SaveMethod::Fork
+        => "bgsave-default-method", SaveMethod::KIND, MODIFIABLE, FORKLESS;
+    /// Be ready for background saves without a fork (Valkey 9.2)
+    forkless_infrastructure_enabled: bool = false
+        => "forkless-infrastructure-enabled", YesNo, IMMUTABLE, FORKLESS;
+    /// Keep new bitmaps compressed (Redis 8.12)
+    bitmap_default_roaring: bool = false => "bitmap-default-roaring", YesNo, MODIFIABLE,
+        Moot("bitmaps are strings");
+    /// Bytes that the target of a slot's move may be behind when the slot is handed over (Redis 8.4)
+    cluster_slot_migration_handoff_max_lag_bytes: u64 = 1 << 20
+        => "cluster-slot-migration-handoff-max-lag-bytes", Memory(0, LONG_MAX), MODIFIABLE, SLOT_MOVES;
+    /// Milliseconds for which such a move may pause writes (Redis 8.4)
+    cluster_slot_migration_write_pause_timeout: u64 = 10_000
+        => "cluster-slot-migration-write-pause-timeout", Integer(0, LONG_MAX), MODIFIABLE, SLOT_MOVES;
+    /// Least fields of a hash that shares its field names with others (Redis 8.10); 0 shares none
+    hash_min_template_entries: u64 = 0
+        => "hash-min-template-entries", Integer(0, LONG_MAX), MODIFIABLE, TEMPLATES;
+    /// Most fields of such a hash; 0 is no bound
+    hash_max_template_entries: u64 = 0
+        => "hash-max-template-entries", Integer(0, LONG_MAX), MODIFIABLE, TEMPLATES;
+    /// Least fields of a hash that shares its names from its load on
+    hash_rdb_load_min_template_entries: u64 = 0
+        => "hash-rdb-load-min-template-entries", Integer(0, LONG_MAX), MODIFIABLE, TEMPLATES;
+    /// Most fields of such a hash; 0 is no bound
+    hash_rdb_load_max_template_entries: u64 = 0
+        => "hash-rdb-load-max-template-entries", Integer(0, LONG_MAX), MODIFIABLE, TEMPLATES;
+    /// Hashes that must share names for them to stay shared after a load
+    hash_rdb_load_template_disassembly_threshold: u64 = 0
+        => "hash-rdb-load-template-disassembly-threshold", Integer(0, LONG_MAX), MODIFIABLE, TEMPLATES;
+    /// Histograms of the memory of keys (Redis 8.6)
+    key_memory_histograms: bool = false => "key-memory-histograms", YesNo, MODIFIABLE,
+        Absent("histograms of the memory of keys");
+    /// Commands of a client that are read ahead (Redis 8.4)
+    lookahead: u32 = 16 => "lookahead", Integer(1, INT_MAX), MODIFIABLE,
+        Moot("all that a client has sent is read ahead");
+    /// Compress what replicas are sent: a codec (Valkey 9.2) or a level (Redis 8.10)
+    repl_compression: String = "no".into()
+        => "repl-compression", TEXT, MODIFIABLE, REPLICATION_COMPRESSION;
+    /// Milliseconds after which what is compressed is sent (Redis 8.10)
+    repl_compression_max_latency_ms: u32 = 100 => "repl-compression-max-latency", Integer(0, INT_MAX), MODIFIABLE,
+        REPLICATION_COMPRESSION;
     /// CPUs of the threads that serve clients
     server_cpulist: Option<String> = None => "server-cpulist" | "server_cpulist", TEXT, IMMUTABLE, CPU_LISTS;
     /// CPUs of the background threads

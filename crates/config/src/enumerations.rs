@@ -253,6 +253,24 @@ enumerations! {
         /// A replica stops.
         PanicOnReplicas = "panic-on-replicas",
     }
+    /// How RDB files are compressed.
+    RdbCompression {
+        /// They are not.
+        No = "no",
+        /// Each long string by itself.
+        Yes = "yes",
+        /// As a whole, in Valkey 9.2.
+        Lz4 = "lz4",
+        /// The same.
+        Zstd = "zstd",
+    }
+    /// How Valkey 9.2 makes a background save.
+    SaveMethod {
+        /// A child process writes it.
+        Fork = "fork",
+        /// A thread does.
+        Forkless = "forkless",
+    }
     /// How strictly the version in an RDB file is checked.
     RdbVersionCheck {
         /// A version from the future is refused.
@@ -378,5 +396,12 @@ impl RdbVersion {
             RdbVersion::V17 => Some(17),
             RdbVersion::Valkey80 => Some(80),
         }
+    }
+}
+
+impl RdbCompression {
+    /// Whether strings are compressed.
+    pub fn is_on(self) -> bool {
+        self != RdbCompression::No
     }
 }

@@ -226,6 +226,11 @@ parameter_table! {
     /// Entries that the slow log keeps
     slowlog_max_len: u64 = 128 => "slowlog-max-len" | "commandlog-slow-execution-max-len",
         Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Arguments of a logged command that are kept; the last then says how many are not
+    slowlog_entry_max_argc: u32 = 32 => "slowlog-entry-max-argc", Integer(2, INT_MAX), MODIFIABLE, Honoured;
+    /// Bytes of each of them that are kept
+    slowlog_entry_max_string_bytes: u64 = 128
+        => "slowlog-entry-max-string-len", Integer(1, LONG_MAX), MODIFIABLE, Honoured;
     /// Bytes from which on a request enters the command log; negative logs none
     commandlog_request_larger_than_bytes: i64 = 1 << 20
         => "commandlog-request-larger-than", Integer(-1, LONG_MAX), MODIFIABLE, Honoured;
@@ -290,8 +295,9 @@ parameter_table! {
     save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|SWITCH|MULTI, Honoured;
     /// Name of the RDB file in `dir`
     dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, Honoured;
-    /// Compress strings in RDB files
-    rdbcompression: bool = true => "rdbcompression", YesNo, MODIFIABLE, Honoured;
+    /// Compress strings in RDB files; so do `lz4` and `zstd`, by which Valkey 9.2 compresses whole files
+    rdbcompression: RdbCompression = RdbCompression::Yes
+        => "rdbcompression", RdbCompression::KIND, MODIFIABLE, Honoured;
     /// Write and check the RDB file's checksum
     rdbchecksum: bool = true => "rdbchecksum", YesNo, IMMUTABLE, Honoured;
     /// Remove RDB files made for a full sync
@@ -336,6 +342,9 @@ parameter_table! {
         => "auto-aof-rewrite-min-size", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Load a file whose end is missing
     aof_load_truncated: bool = true => "aof-load-truncated", YesNo, MODIFIABLE, Honoured;
+    /// Cut off an end that is no command and shorter than this; bytes
+    aof_load_corrupt_tail_max_size_bytes: u64 = 0
+        => "aof-load-corrupt-tail-max-size", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// Write the base file as RDB
     aof_use_rdb_preamble: bool = true => "aof-use-rdb-preamble", YesNo, MODIFIABLE, Honoured;
     /// Write the time into the files

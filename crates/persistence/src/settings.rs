@@ -93,6 +93,8 @@ pub struct Settings {
     pub aof_use_rdb_preamble: bool,
     /// An incomplete end is cut off.
     pub aof_load_truncated: bool,
+    /// An end that is no command is cut off if it is shorter.
+    pub aof_corrupt_tail_max_bytes: u64,
     /// Files that are history stay.
     pub aof_disable_auto_gc: bool,
     /// A rewrite's bytes go to the disk as they come.

@@ -196,6 +196,7 @@ pub(crate) fn settings(dir: &Path) -> Settings {
         aof_timestamp_enabled: false,
         aof_use_rdb_preamble: true,
         aof_load_truncated: true,
+        aof_corrupt_tail_max_bytes: 0,
         aof_disable_auto_gc: false,
         aof_rewrite_incremental_fsync: true,
         auto_aof_rewrite_percentage: 100,

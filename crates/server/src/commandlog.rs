@@ -10,9 +10,27 @@ use martlet_protocol::request::Args;
 
 use crate::config::Config;
 
-/// Most arguments that an entry keeps, and most bytes of each (as Redis).
-const ARGUMENTS_MAX: usize = 32;
-const ARGUMENT_MAX_BYTES: usize = 128;
+/// What a log keeps.
+#[derive(Copy, Clone, Debug)]
+pub struct LogBounds {
+    /// Most entries.
+    pub entries: u64,
+    /// Most arguments of each, two at least: the last then says how many more there were.
+    pub arguments: usize,
+    /// Most bytes of each argument.
+    pub argument_bytes: usize,
+}
+
+impl LogBounds {
+    /// Those of a configuration for a log of so many entries.
+    pub fn of(config: &Config, entries: u64) -> LogBounds {
+        LogBounds {
+            entries,
+            arguments: config.slowlog_entry_max_argc as usize,
+            argument_bytes: usize::try_from(config.slowlog_entry_max_string_bytes).unwrap_or(usize::MAX),
+        }
+    }
+}
 
 /// The kind of a log; its place in [`CommandLog`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -98,7 +116,7 @@ impl CommandLog {
 pub struct Log(Mutex<Inner>);
 
 impl Log {
-    /// Adds a command and drops the oldest beyond `max_len`.
+    /// Adds a command and drops the oldest beyond the bound.
     pub fn add(
         &self,
         args: &Args<'_>,
@@ -106,18 +124,18 @@ impl Log {
         at_s: i64,
         peer: String,
         client_name: Vec<u8>,
-        max_len: usize,
+        bounds: LogBounds,
     ) {
-        if max_len == 0 {
+        if bounds.entries == 0 {
             // Not even a number is spent, as since Redis 7.2.
             return;
         }
-        let args = shorten(args);
+        let args = shorten(args, bounds);
         let mut inner = lock(&self.0);
         let id = inner.next_id;
         inner.next_id += 1;
         inner.entries.push_front(LogEntry { id, at_s, value, args, peer, client_name });
-        inner.entries.truncate(max_len);
+        inner.entries.truncate(bounds.entries as usize);
     }
 
     /// The newest `count` entries, newest first; all if `None`.
@@ -137,16 +155,17 @@ impl Log {
     }
 }
 
-/// At most 32 arguments of at most 128 bytes, with notes on omitted parts in Redis' words.
-fn shorten(args: &Args<'_>) -> Vec<Vec<u8>> {
-    let kept = if args.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { args.len() };
+/// The arguments within the bounds, with notes on omitted parts in Redis' words.
+fn shorten(args: &Args<'_>, bounds: LogBounds) -> Vec<Vec<u8>> {
+    let LogBounds { arguments, argument_bytes, .. } = bounds;
+    let kept = if args.len() > arguments { arguments.saturating_sub(1) } else { args.len() };
     let mut out: Vec<Vec<u8>> = args
         .iter()
         .take(kept)
         .map(|arg| {
-            let mut text = arg[..arg.len().min(ARGUMENT_MAX_BYTES)].to_vec();
-            if arg.len() > ARGUMENT_MAX_BYTES {
-                text.extend(format!("... ({} more bytes)", arg.len() - ARGUMENT_MAX_BYTES).bytes());
+            let mut text = arg[..arg.len().min(argument_bytes)].to_vec();
+            if arg.len() > argument_bytes {
+                text.extend(format!("... ({} more bytes)", arg.len() - argument_bytes).bytes());
             }
             text
         })
@@ -167,8 +186,9 @@ mod tests {
         let log = Log::default();
         let many: Vec<Vec<u8>> = (0..40).map(|_| vec![b'x'; 200]).collect();
         let args = OwnedArgs::from_slices(many.iter().map(Vec::as_slice));
+        let bounds = LogBounds::of(&Config::default(), 3);
         for i in 0..5 {
-            log.add(&args.view(), i, 0, String::new(), Vec::new(), 3);
+            log.add(&args.view(), i, 0, String::new(), Vec::new(), bounds);
         }
         let entries = log.get(None);
         assert_eq!(entries.iter().map(|e| e.id).collect::<Vec<_>>(), [4, 3, 2]);
@@ -176,9 +196,14 @@ mod tests {
         assert!(entries[0].args[0].ends_with(b"... (72 more bytes)"));
         assert_eq!(entries[0].args[31], b"... (9 more arguments)");
         log.reset();
-        log.add(&args.view(), 5, 0, String::new(), Vec::new(), 0);
+        log.add(&args.view(), 5, 0, String::new(), Vec::new(), LogBounds { entries: 0, ..bounds });
         assert_eq!(log.len(), 0);
-        log.add(&args.view(), 6, 0, String::new(), Vec::new(), 3);
+        log.add(&args.view(), 6, 0, String::new(), Vec::new(), bounds);
         assert_eq!(log.get(None).iter().map(|e| e.id).collect::<Vec<_>>(), [5]);
+        let config =
+            Config { slowlog_entry_max_argc: 2, slowlog_entry_max_string_bytes: 1, ..Config::default() };
+        log.add(&args.view(), 7, 0, String::new(), Vec::new(), LogBounds::of(&config, 3));
+        let expected = [b"x... (199 more bytes)".to_vec(), b"... (39 more arguments)".to_vec()];
+        assert_eq!(log.get(Some(1))[0].args, expected);
     }
 }

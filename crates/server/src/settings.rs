@@ -46,7 +46,7 @@ pub fn from_config(config: &Config) -> Settings {
             max_records: config.stream_idmp_maxsize,
         },
         hll_sparse_max_bytes: config.hll_sparse_max_bytes,
-        rdb_compression: config.rdbcompression,
+        rdb_compression: config.rdbcompression.is_on(),
         lazy_user_flush: config.lazyfree_lazy_user_flush,
         shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),
     }

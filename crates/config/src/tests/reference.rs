@@ -16,9 +16,10 @@ Martlet reads redis.conf as Redis does: `martlet server /etc/redis/redis.conf --
 `include` with patterns, `-` for standard input and options after the file are Redis 7's; a later directive wins.
 `--check-config` reads everything and exits. Errors are in Redis' words, with the file's name.
 
-Every parameter of Redis 7.2 and 8.0 and of Valkey 8 is accepted, shown by CONFIG GET, checked and rewritten. The first
-table has those with the effect that Redis documents. The others are kept and shown, but have no effect: a line at start
-names those that were set, and warns of those whose effect an operator may rely on.
+Every parameter of Redis 7.2 to 8.6 and of Valkey 8 and 9.1 is accepted, and some of later ones; all are shown by CONFIG
+GET, checked and rewritten. The first table has those with the effect that Redis documents. The others are kept and
+shown, but have no effect: a line at start names those that were set, and warns of those whose effect an operator may
+rely on.
 
 Parameters marked *start* can only be set at start, *protected* ones at run time only with `enable-protected-configs`.
 Hidden ones are shown by their exact name only. Sizes take `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g` and `gb`.

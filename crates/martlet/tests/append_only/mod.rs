@@ -118,6 +118,33 @@ fn a_torn_end_is_cut_off_also_before_a_file_that_was_only_listed() {
     assert!(error.to_string().contains("is not the last file"), "{error}");
 }
 
+/// As in Redis 8.6, the end must be shorter than the parameter, whatever `aof-load-truncated` says.
+#[test]
+fn an_end_that_is_no_command_is_cut_off_up_to_a_length() {
+    const OPTION: &str = "--aof-load-corrupt-tail-max-size";
+    for (before, tail) in
+        [("", "garbage\r\nxx"), ("*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n2\r\n", "?")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let server = start(OURS, directory.path(), &[]).unwrap();
+        run(&server, 0, "SET k 1");
+        drop(server);
+        let file = directory.path().join("appendonlydir/appendonly.aof.1.incr.aof");
+        let whole = fs::read(&file).unwrap();
+        let damaged = [&whole, before.as_bytes(), tail.as_bytes()].concat();
+        fs::write(&file, &damaged).unwrap();
+        for options in [&[][..], &[OPTION, &tail.len().to_string()]] {
+            let error = start(OURS, directory.path(), options).err().expect("the end is damaged");
+            assert!(error.to_string().contains("Bad file format"), "{error}");
+            assert_eq!(fs::read(&file).unwrap(), damaged);
+        }
+        let options = [OPTION, &(tail.len() + 1).to_string(), "--aof-load-truncated", "no"];
+        let server = start(OURS, directory.path(), &options).unwrap();
+        assert_eq!(run(&server, 0, "GET k").text(), Some(b"1".as_slice()), "{}", server.log());
+        assert_eq!(fs::read(&file).unwrap(), whole);
+    }
+}
+
 #[test]
 fn rewrites_that_fail_leave_a_list_that_loads() {
     let directory = tempfile::tempdir().unwrap();

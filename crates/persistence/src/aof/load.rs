@@ -188,8 +188,19 @@ impl Read for ReadOutside {
 struct Replayed {
     /// The end of the last command that is no part of an incomplete transaction.
     whole: u64,
-    /// More follows, which is not whole.
-    is_torn: bool,
+    /// What follows.
+    tail: Tail,
+}
+
+/// What follows the last whole command of a file.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Tail {
+    /// Nothing.
+    Empty,
+    /// The beginning of a command, or a transaction without its end.
+    Torn,
+    /// Bytes that are no command, fewer than `aof-load-corrupt-tail-max-size`.
+    Corrupt,
 }
 
 /// Loading under way.
@@ -268,19 +279,27 @@ impl Loading<'_, '_> {
     ) -> Result<bool, String> {
         let Storage { engine, .. } = self.storage;
         let pass = (!self.keys.has_all_shards()).then(|| Pass(&engine.gate, self.storage.loader(0)));
+        // An unknown length is that of no short end.
+        let len = file.metadata().map_or(u64::MAX, |metadata| metadata.len());
         let file = ReadOutside { file, pass };
         pass.iter().for_each(Pass::enter);
-        let replayed = self.replay(file, offset, info);
+        let replayed = self.replay(file, offset, len, info);
         pass.iter().for_each(Pass::leave);
-        let Some(Replayed { whole, is_torn }) = replayed? else { return Ok(false) };
-        if is_torn {
-            self.cut_off(path, info, whole, is_last)?;
+        let Some(Replayed { whole, tail }) = replayed? else { return Ok(false) };
+        if tail != Tail::Empty {
+            self.cut_off(path, info, whole, tail, is_last)?;
         }
         Ok(true)
     }
 
-    /// Runs the file's commands; `None` when the server was stopped.
-    fn replay(&mut self, file: impl Read, offset: u64, info: &FileInfo) -> Result<Option<Replayed>, String> {
+    /// Runs the commands of a file of `len` bytes; `None` when the server was stopped.
+    fn replay(
+        &mut self,
+        file: impl Read,
+        offset: u64,
+        len: u64,
+        info: &FileInfo,
+    ) -> Result<Option<Replayed>, String> {
         let host = self.storage.host;
         let elsewhere = of_host(host);
         let mut replay =
@@ -289,7 +308,7 @@ impl Loading<'_, '_> {
         let (mut commands, mut failures) = (0_u64, 0_u64);
         // The end of the last command that is no part of an incomplete transaction.
         let mut whole = offset;
-        let is_torn = loop {
+        let tail = loop {
             let began = reader.offset();
             match reader.read() {
                 Ok(Some(Item::Command(args))) => match replay.run(self.keys, &args, self.alone) {
@@ -310,8 +329,14 @@ impl Loading<'_, '_> {
                     }
                 },
                 Ok(Some(_)) => {}
-                Ok(None) => break replay.is_inside_transaction(),
-                Err(CommandError::Torn(_)) => break true,
+                Ok(None) if replay.is_inside_transaction() => break Tail::Torn,
+                Ok(None) => break Tail::Empty,
+                Err(CommandError::Torn(_)) => break Tail::Torn,
+                Err(CommandError::Format { offset, .. })
+                    if len.saturating_sub(offset) < self.settings.aof_corrupt_tail_max_bytes =>
+                {
+                    break Tail::Corrupt;
+                }
                 Err(error) => return Err(unreadable(&error, info)),
             }
             if !replay.is_inside_transaction() {
@@ -335,7 +360,7 @@ impl Loading<'_, '_> {
         if replay.is_inside_transaction() {
             tracing::warn!("Revert incomplete MULTI/EXEC transaction in AOF file {}", info.name);
         }
-        Ok(Some(Replayed { whole, is_torn }))
+        Ok(Some(Replayed { whole, tail }))
     }
 
     /// Takes note of a command that has failed, or ends the process for it.
@@ -351,10 +376,18 @@ impl Loading<'_, '_> {
         );
     }
 
-    /// Removes an incomplete end, if that is allowed.
-    fn cut_off(&self, path: &Path, info: &FileInfo, whole: u64, is_last: bool) -> Result<(), String> {
+    /// Removes an incomplete or unreadable end, if that is allowed.
+    fn cut_off(
+        &self,
+        path: &Path,
+        info: &FileInfo,
+        whole: u64,
+        tail: Tail,
+        is_last: bool,
+    ) -> Result<(), String> {
         let name = &info.name;
-        if !self.settings.aof_load_truncated {
+        // The bound of an unreadable end is its own permission.
+        if tail == Tail::Torn && !self.settings.aof_load_truncated {
             return Err(format!(
                 "Unexpected end of file reading the append only file {name}. You can: 1) Make a backup of your AOF file, then use ./redis-check-aof --fix <filename.manifest>. 2) Alternatively you can set the 'aof-load-truncated' configuration option to yes and restart the server."
             ));
@@ -362,7 +395,16 @@ impl Loading<'_, '_> {
         if !is_last {
             return Err(format!("Fatal error: the truncated file is not the last file ({name})"));
         }
-        tracing::warn!("!!! Warning: short read while loading the AOF file {name}!!!");
+        let permission = match tail {
+            Tail::Corrupt => {
+                tracing::warn!("!!! Warning: corrupt AOF file tail!!!");
+                "aof-load-corrupt-tail-max-size"
+            }
+            Tail::Empty | Tail::Torn => {
+                tracing::warn!("!!! Warning: short read while loading the AOF file {name}!!!");
+                "aof-load-truncated"
+            }
+        };
         tracing::warn!("!!! Truncating the AOF {name} at offset {whole} !!!");
         let cut = remnant::cut_off(&**self.storage.persistence.disk.get(self.outside), path, whole)
             .map_err(|error| format!("Error truncating the AOF file {name}: {}", error_text(&error)))?;
@@ -375,7 +417,7 @@ impl Loading<'_, '_> {
         for old in cut.removed {
             tracing::warn!("Removed {}, the oldest of the ends that were cut off {name}", old.display());
         }
-        tracing::warn!("AOF {name} loaded anyway because aof-load-truncated is enabled");
+        tracing::warn!("AOF {name} loaded anyway because {permission} is enabled");
         Ok(())
     }
 }

@@ -138,7 +138,7 @@ static DUMP: ServerCommand =
 fn dump(call: &mut Call<'_>) -> Outcome {
     let list = call.worker.shared.libraries.list();
     let codes = list.libraries.iter().map(|library| &*library.code);
-    call.reply.bulk(&payload::dump_libraries(codes, call.worker.config().rdbcompression));
+    call.reply.bulk(&payload::dump_libraries(codes, call.worker.config().rdbcompression.is_on()));
     Ok(())
 }
 

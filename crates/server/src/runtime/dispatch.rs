@@ -12,7 +12,7 @@ use martlet_protocol::request::Args;
 use super::call::Call;
 use super::request_flags;
 use crate::clients::flag;
-use crate::commandlog::LogKind;
+use crate::commandlog::{LogBounds, LogKind};
 use crate::connection::{Connection, Suspended};
 use crate::registry::{Entry, Run, answers_with_messages, names_command};
 use crate::runtime::Worker;
@@ -629,18 +629,18 @@ impl Worker {
         let is_request = !self.shared.scripts.running(self.thread).is_running();
         let is_shown = !connection.session.flags.has(SessionFlags::REPLY_MODE);
         if cost.ns >= limits.slow_ns {
-            let max_len = config.slowlog_max_len;
-            self.log_command(LogKind::Slow, connection, entry, args, cost.ns / 1000, max_len);
+            let bounds = LogBounds::of(&config, config.slowlog_max_len);
+            self.log_command(LogKind::Slow, connection, entry, args, cost.ns / 1000, bounds);
         }
         let request_bytes = if is_request { args.encoded_bytes() as u64 } else { 0 };
         if request_bytes >= limits.request_bytes {
-            let max_len = config.commandlog_large_request_max_len;
-            self.log_command(LogKind::LargeRequest, connection, entry, args, request_bytes, max_len);
+            let bounds = LogBounds::of(&config, config.commandlog_large_request_max_len);
+            self.log_command(LogKind::LargeRequest, connection, entry, args, request_bytes, bounds);
         }
         let reply_bytes = if is_shown { cost.reply_bytes as u64 } else { 0 };
         if reply_bytes >= limits.reply_bytes {
-            let max_len = config.commandlog_large_reply_max_len;
-            self.log_command(LogKind::LargeReply, connection, entry, args, reply_bytes, max_len);
+            let bounds = LogBounds::of(&config, config.commandlog_large_reply_max_len);
+            self.log_command(LogKind::LargeReply, connection, entry, args, reply_bytes, bounds);
         }
     }
 
@@ -667,13 +667,13 @@ impl Worker {
         entry: &Entry,
         args: &Args<'_>,
         value: u64,
-        max_len: u64,
+        bounds: LogBounds,
     ) {
         let name = martlet_base::sync::lock(&connection.info.details).name.clone();
         let peer = connection.info.peer.clone();
         let shown = checks::redacted(entry, args);
         let args = shown.as_ref().map_or(*args, |owned| owned.view());
         let at_s = self.now_ms / 1000;
-        self.shared.command_log.of(kind).add(&args, value, at_s, peer, name, max_len as usize);
+        self.shared.command_log.of(kind).add(&args, value, at_s, peer, name, bounds);
     }
 }
