@@ -312,6 +312,10 @@ impl Loader<'_> {
         if config.cluster_enabled && config.replicaof.0.is_some() {
             return Err(LoadError::Whole("replicaof directive not allowed in cluster mode".into()));
         }
+        if config.cluster_enabled {
+            // As Redis: CONFIG GET and a rewritten file have the count that is in force.
+            config.databases = config.cluster_databases;
+        }
         Ok(self.loaded)
     }
 }

@@ -185,6 +185,22 @@ fn refusals_read_as_redis_does() {
     assert_eq!(error, "Fatal error, can't open config file '/nonexistent.conf': No such file or directory");
 }
 
+/// What CONFIG GET says of a node is what it has; without a cluster nothing changes.
+#[test]
+fn a_node_has_the_databases_of_the_cluster() {
+    for (text, databases) in [
+        ("cluster-enabled yes\ndatabases 16\n", 1),
+        ("cluster-enabled yes\n", 1),
+        ("databases 9\ncluster-databases 4\ncluster-enabled yes\n", 4),
+        ("cluster-enabled no\ndatabases 9\ncluster-databases 4\n", 9),
+        ("", 16),
+    ] {
+        let config = load_text(text, "").unwrap().config;
+        assert_eq!((config.databases, config.database_count()), (databases, databases as usize), "{text}");
+        assert_eq!(find(b"databases").unwrap().get(&config), databases.to_string().as_bytes());
+    }
+}
+
 #[test]
 fn takes_every_form_of_a_directive() {
     let loaded = load_text(
