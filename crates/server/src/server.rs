@@ -120,6 +120,9 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     }
     remove_unix_socket(&config);
     loaded?;
+    if let Some(why) = shared.cluster().and_then(|node| node.failure()) {
+        return Err(why.into());
+    }
     prepared.finish();
     result.map_err(|e| format!("The I/O backend has failed: {e}"))
 }

@@ -11,7 +11,7 @@ mod save;
 mod tests;
 
 pub use parse::{ConfError, Fault};
-pub use save::{LoadError, load, save};
+pub use save::{LoadError, load, lock, save};
 
 use crate::flags::NodeFlags;
 use crate::id::NodeId;

@@ -62,17 +62,20 @@ pub enum Fault {
 }
 
 impl Conf {
-    /// Reads a file's text.
+    /// Reads a file's text. NULs at its end, and lines that begin with one, are skipped, as by Redis: a file
+    /// whose end did not reach the disk may have them.
     ///
     /// # Errors
     /// At the first line that is malformed.
     pub fn parse(text: &str) -> Result<Conf, ConfError> {
+        let text = text.trim_end_matches('\0');
         let mut conf = Conf::default();
         let mut owned = SlotSet::default();
         for (line, number) in text.lines().zip(1..) {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let outcome = match words.split_first() {
                 None => Ok(()),
+                Some((first, _)) if first.starts_with('\0') => Ok(()),
                 Some((first, rest)) if first.eq_ignore_ascii_case("vars") => conf.parse_variables(rest),
                 Some(_) => conf.parse_node(&words, &mut owned),
             };

@@ -2,6 +2,7 @@
 
 use super::{Conf, ConfError};
 use martlet_base::disk::{Disk, error_text};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -32,12 +33,26 @@ pub fn load(path: &Path) -> Result<Option<Conf>, LoadError> {
     Conf::parse(&text).map(Some).map_err(|error| LoadError::Malformed(path.into(), error))
 }
 
+/// Opens a file that is there and locks it as Redis does (`flock`), until it is closed; `None` if that cannot
+/// be had at once.
+pub fn lock(path: &Path) -> Option<File> {
+    let file = File::options().append(true).open(path).ok()?;
+    file.try_lock().ok()?;
+    Some(file)
+}
+
 /// Replaces the file by a new one, completely or not at all. With `is_synced` it has reached the disk when
-/// this returns.
+/// this returns. `prepare` gets the new file's path once that is written and before it takes its place.
 ///
 /// # Errors
 /// The disk's error; the old file is still there, unless only the last sync failed.
-pub fn save(disk: &dyn Disk, path: &Path, text: &str, is_synced: bool) -> io::Result<()> {
+pub fn save(
+    disk: &dyn Disk,
+    path: &Path,
+    text: &str,
+    is_synced: bool,
+    prepare: impl FnOnce(&Path),
+) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".tmp-{}", std::process::id()));
     let temporary = path.with_file_name(name);
@@ -45,7 +60,11 @@ pub fn save(disk: &dyn Disk, path: &Path, text: &str, is_synced: bool) -> io::Re
         file.write_all(text.as_bytes())?;
         if is_synced { file.sync_data() } else { Ok(()) }
     });
-    if let Err(error) = outcome.and_then(|()| disk.rename(&temporary, path)) {
+    let outcome = outcome.and_then(|()| {
+        prepare(&temporary);
+        disk.rename(&temporary, path)
+    });
+    if let Err(error) = outcome {
         let _ = disk.remove(&temporary);
         return Err(error);
     }

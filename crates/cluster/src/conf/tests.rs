@@ -77,6 +77,26 @@ fn every_fault_is_named_with_its_line() {
     assert_eq!(conf.nodes[0].address.bus_port, 10_001);
 }
 
+/// A file system that was cut off may leave a file's end, or a block of it, as NULs.
+#[test]
+fn nuls_in_place_of_lines_are_skipped() {
+    let conf = Conf::parse(VALKEY_91).unwrap();
+    let nuls = "\0".repeat(512);
+    let lines: Vec<&str> = VALKEY_91.lines().collect();
+    for text in [
+        format!("{VALKEY_91}{nuls}"),
+        format!("{VALKEY_91}{nuls}\n"),
+        format!("{nuls}\n{VALKEY_91}"),
+        format!("{}{nuls}", VALKEY_91.trim_end()),
+        format!("{}\n{nuls}\n{}\n", lines[0], lines[1..].join("\n")),
+    ] {
+        assert_eq!(Conf::parse(&text).unwrap().to_text(), conf.to_text());
+    }
+    let torn = format!("{}{nuls}", lines[0]);
+    assert!(!lines[0].starts_with("vars") && Conf::parse(&torn).is_err());
+    assert!(Conf::parse(&nuls).is_err());
+}
+
 #[test]
 fn a_file_that_is_cut_off_is_refused_or_shorter() {
     for length in 0..VALKEY_91.len() {
@@ -97,19 +117,19 @@ fn a_crash_leaves_the_old_file_or_the_new_one() {
     assert!(load(&path).unwrap().is_none());
     std::fs::write(&path, "").unwrap();
     assert!(load(&path).unwrap().is_none());
-    save(&RealDisk, &path, REDIS_82, true).unwrap();
+    save(&RealDisk, &path, REDIS_82, true, |_| ()).unwrap();
     for step in 0..6 {
         let disk = FaultyDisk::failing_at(step, faults::Fault::Refuse(faults::errno::EIO));
-        let outcome = save(&disk, &path, VALKEY_91, true);
+        let outcome = save(&disk, &path, VALKEY_91, true, |_| ());
         let text = load(&path).unwrap().unwrap().to_text();
         assert!(if outcome.is_ok() { text == VALKEY_91 } else { text == VALKEY_91 || text == REDIS_82 });
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "step {step}");
-        save(&RealDisk, &path, REDIS_82, true).unwrap();
+        save(&RealDisk, &path, REDIS_82, true, |_| ()).unwrap();
     }
     let after = folder.with_extension("after");
     for seed in 0..20 {
         let disk = FaultyDisk::new(|_, _, _| None);
-        save(&disk, &path, if seed % 2 == 0 { VALKEY_91 } else { REDIS_82 }, true).unwrap();
+        save(&disk, &path, if seed % 2 == 0 { VALKEY_91 } else { REDIS_82 }, true, |_| ()).unwrap();
         let _ = std::fs::remove_dir_all(&after);
         std::fs::create_dir_all(&after).unwrap();
         disk.lose_power(seed, &folder, &after).unwrap();

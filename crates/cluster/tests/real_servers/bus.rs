@@ -143,7 +143,7 @@ impl Bus {
         for action in self.cluster.take_actions() {
             match action {
                 Action::SaveConf { text, is_synced } => {
-                    conf::save(&RealDisk, &self.conf, &text, is_synced).expect("the disk");
+                    conf::save(&RealDisk, &self.conf, &text, is_synced, |_| ()).expect("the disk");
                 }
                 Action::Connect { link, host, port } => {
                     let address: SocketAddr = format!("{host}:{port}").parse().expect("an IP address");

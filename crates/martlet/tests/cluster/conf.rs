@@ -10,15 +10,27 @@ fn a_node_is_the_same_after_a_restart_and_no_two_have_one_file() {
     let (first, second) = (Node::ours(&["--cluster-config-file", file]), Node::ours(&[]));
     form(&[&first, &second]);
     let id = first.id();
-    let again = std::process::Command::new(OURS)
-        .args(["server", "--port", "0", "--unixsocket", folder.path().join("s").to_str().unwrap()])
-        .args(["--cluster-enabled", "yes", "--cluster-config-file", file, "--cluster-port"])
-        .arg(martlet_testkit::server::ReservedPort::take().unwrap().number().to_string())
-        .output()
-        .unwrap();
-    assert!(!again.status.success());
-    assert!(String::from_utf8_lossy(&again.stdout).contains("is already used by a different"));
+    let is_refused = || {
+        let again = std::process::Command::new(OURS)
+            .args(["server", "--port", "0", "--unixsocket", folder.path().join("s").to_str().unwrap()])
+            .args(["--cluster-enabled", "yes", "--cluster-config-file", file, "--cluster-port"])
+            .arg(martlet_testkit::server::ReservedPort::take().unwrap().number().to_string())
+            .output()
+            .unwrap();
+        assert!(!again.status.success());
+        assert!(String::from_utf8_lossy(&again.stdout).contains("is already used by a different"));
+    };
+    is_refused();
+    // What a node of Redis locks is the file itself, which has been replaced since the start.
+    let as_redis = || std::fs::File::options().append(true).open(file).unwrap();
+    until("the file is in its place, locked", || as_redis().try_lock().is_err());
     drop(first);
+    let redis = as_redis();
+    redis.lock().unwrap();
+    is_refused();
+    // Blocks whose content did not reach the disk.
+    std::io::Write::write_all(&mut &redis, &[0; 4096]).unwrap();
+    drop(redis);
     let first = Node::ours(&["--cluster-config-file", file]);
     assert_eq!(first.id(), id);
     until("the restarted node serves", || first.ask(&["SET", "bar", "1"]) == "OK");
@@ -68,6 +80,8 @@ fn a_file_that_cannot_be_written_ends_a_node_that_may_not_go_on_without() {
     obstruct();
     assert!(node.connect().command(&["CLUSTER", "ADDSLOTS", "9"]).is_err());
     until("the node ends", || node.server.has_exited());
-    assert!(node.server.log().contains("Fatal: can't update cluster config file: "));
     assert!(own_line().ends_with(" 5 7"));
+    let (status, log) = node.server.end().unwrap();
+    assert_eq!(status.code(), Some(1), "supervisors start it again");
+    assert!(log.contains("Fatal: can't update cluster config file: "));
 }

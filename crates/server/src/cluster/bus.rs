@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -384,7 +385,8 @@ impl Bus {
         });
         let Some(first) = saves.next() else { return true };
         let (text, is_synced) = saves.fold(first, |(_, synced), (text, is)| (text, synced || is));
-        match conf::save(&RealDisk, &self.node.file, text, is_synced) {
+        let lock_new = |path: &Path| self.node.lock_new(path);
+        match conf::save(&RealDisk, &self.node.file, text, is_synced, lock_new) {
             Ok(()) => true,
             Err(error) => {
                 let error = error_text(&error);
@@ -394,7 +396,9 @@ impl Bus {
                         true
                     }
                     ClusterConfigSaveBehavior::Sync => {
-                        tracing::error!("Fatal: can't update cluster config file: {error}");
+                        // Logged when the server ends, with a status by which supervisors start it again.
+                        let why = format!("Fatal: can't update cluster config file: {error}");
+                        let _ = self.node.failure.set(why);
                         false
                     }
                 }

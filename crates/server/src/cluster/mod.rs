@@ -23,8 +23,9 @@ pub(crate) mod usage;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use martlet_base::disk::error_text;
 use martlet_base::publish::Published;
@@ -60,7 +61,7 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
     }
     let listeners = bus::listen(config)?;
     let file = config.cluster_config_file.clone();
-    let lock_file = lock_file(&file)?;
+    let (lock_file, locked_file) = lock_files(&file)?;
     let known = conf::load(&file).map_err(|error| format!("Unrecoverable error {error}"))?;
     let clock = shared.clock.clone();
     let began = clock.raw();
@@ -105,6 +106,8 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
         usage: SlotUse::new(shared.thread_count()),
         file,
         _lock: lock_file,
+        locked_file: Mutex::new(locked_file),
+        failure: OnceLock::new(),
     };
     node.with(|_, _| ());
     let _ = shared.cluster.set(node);
@@ -119,22 +122,26 @@ fn primary_of(cluster: &Cluster, config: &Config) -> Option<Primary> {
     (!address.host.is_empty()).then(|| Primary { host: address.host.clone(), port })
 }
 
-/// Locks the file's place. The lock is on a file beside it, as each write puts another file in its place.
-fn lock_file(file: &std::path::Path) -> Result<File, String> {
+/// Locks the file's place by a file beside it, as each write puts another file in its place; and the file
+/// itself, which is what a node of Redis locks.
+fn lock_files(file: &Path) -> Result<(File, File), String> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
-    let path = file.with_file_name(name);
-    let opened = File::options().create(true).append(true).open(&path);
-    let opened = opened.map_err(|error| {
-        format!("Can't open {} in order to acquire a lock: {}", path.display(), error_text(&error))
-    })?;
-    flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        format!(
-            "Sorry, the cluster configuration file {} is already used by a different Redis Cluster node. Please make sure that different nodes use different cluster configuration files.",
-            file.display()
-        )
-    })?;
-    Ok(opened)
+    let beside = file.with_file_name(name);
+    let lock = |path: &Path| {
+        let opened = File::options().create(true).append(true).open(path);
+        let opened = opened.map_err(|error| {
+            format!("Can't open {} in order to acquire a lock: {}", path.display(), error_text(&error))
+        })?;
+        flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            format!(
+                "Sorry, the cluster configuration file {} is already used by a different Redis Cluster node. Please make sure that different nodes use different cluster configuration files.",
+                file.display()
+            )
+        })?;
+        Ok::<_, String>(opened)
+    };
+    Ok((lock(&beside)?, lock(file)?))
 }
 
 /// Starts the bus; clients are served already, or the data set is still being loaded.

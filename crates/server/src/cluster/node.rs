@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use martlet_base::clock::Clock;
 use martlet_base::publish::{Follower, Published};
 use martlet_base::sync::lock;
+use martlet_cluster::conf;
 use martlet_cluster::machine::{Action, Cluster, LinkId, Time};
 use martlet_cluster::slot_migration::SlotMigrations;
 
@@ -71,6 +72,10 @@ pub struct ClusterNode {
     pub(super) file: PathBuf,
     /// Locked for as long as the process lives.
     pub(super) _lock: File,
+    /// The file itself, locked as Redis does it; another after each write.
+    pub(super) locked_file: Mutex<File>,
+    /// Why the server ends, if it is for the file's sake.
+    pub(super) failure: OnceLock<String>,
 }
 
 /// The work that a node's inputs leave to others.
@@ -119,6 +124,11 @@ impl ClusterNode {
         result
     }
 
+    /// Why the server has had to end, if it had to.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
     /// Whether the file is still to be written.
     pub fn must_save(&self) -> bool {
         let saves = &lock(&self.machine).saves;
@@ -134,6 +144,13 @@ impl ClusterNode {
         }
         drop(machine);
         work();
+    }
+
+    /// Locks the file that is about to take the place of the old one.
+    pub(super) fn lock_new(&self, path: &Path) {
+        if let Some(new) = conf::lock(path) {
+            *lock(&self.locked_file) = new;
+        }
     }
 
     /// The file has been written this many times.
