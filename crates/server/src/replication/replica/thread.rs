@@ -52,10 +52,13 @@ fn run(shared: &'static Shared) {
             replica.sleep(generation, Duration::MAX);
             continue;
         };
+        let began = shared.clock.raw();
         let ended = follow(shared, generation, &primary);
+        let mut was_up = false;
         replica.update(|status| {
             if status.generation == generation {
-                if status.state == LinkState::Connected {
+                was_up = status.state == LinkState::Connected;
+                if was_up {
                     status.down_since_s = Some(shared.clock.unix_ms() / 1000);
                 }
                 status.state = LinkState::Connect;
@@ -64,7 +67,8 @@ fn run(shared: &'static Shared) {
         match ended {
             Err(Ended::Broken(why)) => {
                 tracing::warn!("{why}");
-                replica.sleep(generation, PERIOD);
+                let lasted = Duration::from_nanos(shared.clock.elapsed_ns(began, shared.clock.raw()));
+                replica.sleep(generation, pause(was_up, lasted));
             }
             Err(Ended::Unloadable { why, from }) => {
                 let pause = replica.note_unloadable(generation, why, from);
@@ -73,6 +77,12 @@ fn run(shared: &'static Shared) {
             Ok(()) | Err(Ended::Changed) => {}
         }
     }
+}
+
+/// How long to wait after an attempt that lasted this long. A link that was up is made again at once, before
+/// the primary's backlog has moved on; but attempts begin no more often than once in a period.
+fn pause(was_up: bool, lasted: Duration) -> Duration {
+    if was_up { PERIOD.saturating_sub(lasted) } else { PERIOD }
 }
 
 /// Copies the primary until something ends that.
@@ -129,6 +139,26 @@ impl Link {
                 }
                 return Ok(progress);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_was_up_is_made_again_at_once_but_in_no_tight_loop() {
+        let ms = Duration::from_millis;
+        for (was_up, lasted_ms, pause_ms) in [
+            (true, 60_000, 0),
+            (true, 1_000, 0),
+            (true, 1, 999),
+            (true, 0, 1_000),
+            (false, 0, 1_000),
+            (false, 60_000, 1_000),
+        ] {
+            assert_eq!(pause(was_up, ms(lasted_ms)), ms(pause_ms), "{was_up} {lasted_ms}");
         }
     }
 }
