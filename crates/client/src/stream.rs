@@ -59,12 +59,12 @@ impl Stream {
         Stream { socket, tls: None, chunk: vec![0; READ_CHUNK_BYTES], unsent: Vec::new() }
     }
 
-    /// As [`Stream::connect`] to a TCP address, from a local one.
+    /// As [`Stream::connect`] to a TCP address, from a local one; from any if that cannot be had, as Redis.
     pub fn connect_from(source: IpAddr, target: SocketAddr, timeout: Duration) -> io::Result<Stream> {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-        net::bind(&socket, &SocketAddr::new(source, 0))?;
+        let _ = net::bind(&socket, &SocketAddr::new(source, 0));
         match net::connect(&socket, &target) {
             Ok(()) => {}
             Err(Errno::INPROGRESS) => {

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -56,13 +56,17 @@ pub fn listen_tcp_beside(address: SocketAddr, backlog: i32, others: &[OwnedFd]) 
 }
 
 /// A non-blocking socket that connects to `address`. Once it can be written to it has, or its error
-/// (`SO_ERROR`) says why not.
+/// (`SO_ERROR`) says why not. It comes from the address `source` if it can, as in Redis: one that is not this
+/// machine's, or of the other family, is not used.
 ///
 /// # Errors
 /// The kernel's, of `socket`; of `connect`, those that are known at once.
-pub fn begin_connect(address: SocketAddr) -> io::Result<OwnedFd> {
+pub fn begin_connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let socket = stream_socket(family)?;
+    if let Some(source) = source {
+        let _ = bind(&socket, &SocketAddr::new(source, 0));
+    }
     match connect(&socket, &address) {
         Ok(()) => Ok(socket),
         Err(Errno::INPROGRESS) => Ok(socket),

@@ -23,7 +23,7 @@ use crate::tls::{self, Tls};
 /// Those of the connection and of TLS' handshake.
 pub fn connect(config: &Config, address: &Address, host: &str) -> io::Result<Stream> {
     let timeout = Duration::from_secs(u64::from(config.repl_timeout_s));
-    let source = config.bind_source_addr.as_deref().and_then(|source| source.parse().ok());
+    let source = source(config);
     let mut stream = match (address, source) {
         (Address::Tcp(target), Some(source)) => Stream::connect_from(source, *target, timeout)?,
         _ => Stream::connect(address, Some(timeout))?,
@@ -34,6 +34,11 @@ pub fn connect(config: &Config, address: &Address, host: &str) -> io::Result<Str
         stream.secure(&tls::outgoing(&Outside::of_background_thread(), config, host)?)?;
     }
     Ok(stream)
+}
+
+/// The address that connections to other servers come from, if it is set.
+fn source(config: &Config) -> Option<IpAddr> {
+    config.bind_source_addr.as_deref().and_then(|source| source.parse().ok())
 }
 
 /// A client of the server at a host and port, where no step takes longer than `timeout`: over TLS, if there
@@ -49,14 +54,20 @@ pub fn client((host, port): (&str, u16), timeout: Duration, tls: Option<&TlsSett
     Ok(client)
 }
 
-/// Begins to connect to another node's bus, with the preparation of TLS, if `tls-cluster` is set.
+/// Begins to connect to another node's bus, as `bind-source-addr` says, with the preparation of TLS, if
+/// `tls-cluster` is set.
 ///
 /// # Errors
 /// Those of the address, and of the system.
-pub fn begin_bus(tls: &Tls, host: &str, port: u16) -> io::Result<(TcpStream, Option<TlsSession>)> {
+pub fn begin_bus(
+    config: &Config,
+    tls: &Tls,
+    host: &str,
+    port: u16,
+) -> io::Result<(TcpStream, Option<TlsSession>)> {
     let address: IpAddr = host.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let session = tls.bus().map(|bus| bus.connect(host)).transpose()?;
-    let socket = martlet_net::begin_connect(SocketAddr::new(address, port))?;
+    let socket = martlet_net::begin_connect(SocketAddr::new(address, port), source(config))?;
     Ok((TcpStream::from(socket), session))
 }
 

@@ -40,6 +40,21 @@ fn a_node_is_the_same_after_a_restart_and_no_two_have_one_file() {
 }
 
 #[test]
+fn the_bus_comes_from_the_address_of_bind_source_addr() {
+    let nodes = ["127.0.0.21", "127.0.0.22"].map(|host| {
+        // Nodes learn each other's address from where a connection comes.
+        Node::ours(&["--bind", "127.0.0.1", host, "--bind-source-addr", host])
+    });
+    introduce(&[&nodes[0], &nodes[1]]);
+    let other = nodes[1].ask(&["CLUSTER", "NODES"]);
+    let line = other.lines().find(|line| line.starts_with(&nodes[0].id())).unwrap();
+    assert!(line.contains(" 127.0.0.21:"), "{line}");
+    // One that is no address of this machine does no harm, as in Redis.
+    let nodes = [(); 2].map(|()| Node::ours(&["--bind-source-addr", "192.0.2.1"]));
+    introduce(&[&nodes[0], &nodes[1]]);
+}
+
+#[test]
 fn what_was_answered_is_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nodes.conf");

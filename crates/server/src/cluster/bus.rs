@@ -408,10 +408,13 @@ impl Bus {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Connect { link: id, host, port } => match begin_bus(&self.shared.tls, &host, port) {
-                Ok(begun) => self.insert(id, Link::begun(begun)),
-                Err(error) => self.lose(id, &error),
-            },
+            Action::Connect { link: id, host, port } => {
+                let config = self.shared.config.snapshot();
+                match begin_bus(&config, &self.shared.tls, &host, port) {
+                    Ok(begun) => self.insert(id, Link::begun(begun)),
+                    Err(error) => self.lose(id, &error),
+                }
+            }
             Action::Send { link: id, packet } => {
                 let Some(link) = self.touch(id) else { return };
                 link.send(packet);
