@@ -20,6 +20,8 @@ pub(super) struct Link {
     pub is_inbound: bool,
     pub is_connected: bool,
     pub created_ms: i64,
+    /// The same on the clock of Unix, as it was then.
+    pub created_unix_ms: i64,
     /// Address of its other end.
     pub peer_host: String,
     /// Address of its end here.
@@ -35,6 +37,7 @@ impl Cluster {
             is_inbound: true,
             is_connected: true,
             created_ms: now.mono_ms,
+            created_unix_ms: now.unix_ms,
             peer_host: peer_host.into(),
             own_host: own_host.into(),
         })
@@ -75,11 +78,13 @@ impl Cluster {
     }
 
     /// The connections that belong to a node: name, node, whether it came from there, when it was made (in
-    /// milliseconds since the epoch of Unix).
+    /// milliseconds since the epoch of Unix). A node's are together, that made from here first.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, NodeKey, bool, i64)> {
-        self.links
-            .iter()
-            .filter_map(|(id, link)| Some((*id, link.node?, link.is_inbound, self.unix_ms(link.created_ms))))
+        let mut links: Vec<_> = (self.links.iter())
+            .filter_map(|(id, link)| Some((*id, link.node?, link.is_inbound, link.created_unix_ms)))
+            .collect();
+        links.sort_by_key(|(id, key, is_inbound, _)| (*key, *is_inbound, *id));
+        links.into_iter()
     }
 
     fn new_link(&mut self, link: Link) -> LinkId {
@@ -144,6 +149,7 @@ impl Cluster {
                     is_inbound: false,
                     is_connected: false,
                     created_ms: now,
+                    created_unix_ms: self.now.unix_ms,
                     peer_host: String::new(),
                     own_host: String::new(),
                 });

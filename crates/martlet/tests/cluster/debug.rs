@@ -15,6 +15,27 @@ fn made(node: &Node, other: &Node) -> Vec<(String, String)> {
 }
 
 #[test]
+fn links_are_listed_by_node_with_the_time_that_they_were_made() {
+    let nodes: Vec<Node> = (0..4).map(|_| Node::ours(&[])).collect();
+    form(&nodes.iter().collect::<Vec<_>>());
+    let listed = || {
+        let told = nodes[0].ask(&["CLUSTER", "LINKS"]);
+        let words: Vec<String> = told.split(' ').map(str::to_owned).collect();
+        words.chunks_exact(12).map(|link| [1, 3, 5].map(|at| link[at].clone())).collect::<Vec<_>>()
+    };
+    until("all connections are there", || listed().len() == 6);
+    let links = listed();
+    for of_node in links.chunks_exact(2) {
+        let [to, from] = of_node else { unreachable!("of two each") };
+        assert_eq!((to[0].as_str(), from[0].as_str(), &to[1]), ("to", "from", &from[1]), "{links:?}");
+    }
+    // Over the milliseconds in which two clocks' last digits change apart from each other.
+    for _ in 0..200 {
+        assert_eq!(listed(), links);
+    }
+}
+
+#[test]
 fn connections_are_closed_and_made_again() {
     let (node, other) = (Node::ours(DEBUG), Node::ours(DEBUG));
     form(&[&node, &other]);

@@ -24,6 +24,8 @@ fn keys_are_served_by_their_slots_owner() {
     assert_eq!(third.ask(&["CLUSTER", "GETKEYSINSLOT", FOO_SLOT, "10"]).split(' ').count(), 3);
     assert_eq!(third.ask(&["SELECT", "1"]), "-ERR SELECT is not allowed in cluster mode");
     assert_eq!(third.ask(&["REPLICAOF", "no", "one"]), "-ERR REPLICAOF not allowed in cluster mode.");
+    let refusal = "-ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.";
+    assert_eq!(third.ask(&["FAILOVER", "ABORT"]), refusal);
     // In a transaction, when it is queued; and nothing of it is run.
     let mut client = first.connect();
     let mut ask = |words: &[&str]| told(&client.command(words).unwrap());

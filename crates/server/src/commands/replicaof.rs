@@ -73,7 +73,9 @@ static FAILOVER: ServerCommand = command("failover", -1, failover as ServerHandl
 
 fn failover(call: &mut Call<'_>) -> Outcome {
     if call.worker.config().cluster_enabled {
-        return Err(Error::Fixed("ERR FAILOVER not allowed in cluster mode."));
+        return Err(Error::Fixed(
+            "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
+        ));
     }
     if call.argc() == 2 && call.arg(1).eq_ignore_ascii_case(b"abort") {
         if call.worker.shared.replication.failover.state() == State::None {
