@@ -4,6 +4,7 @@
 //! any other is an error that names its line.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use martlet_base::number::parse_i64;
@@ -29,6 +30,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// Addresses to listen on; all if empty.
     pub bind: Vec<String>,
+    /// Where connections to instances come from, if that can be had.
+    pub source: Option<IpAddr>,
     /// Only this machine may connect as long as no password is required.
     pub is_protected: bool,
     /// Where to work.
@@ -85,6 +88,7 @@ impl Default for Config {
             port: 26_379,
             tls: TlsConfig::default(),
             bind: Vec::new(),
+            source: None,
             is_protected: false,
             directory: None,
             log_file: PathBuf::new(),
@@ -169,6 +173,7 @@ impl Config {
         match name {
             "port" => self.port = number(0, 65_535)? as u16,
             "protected-mode" => self.is_protected = yes_or_no(value)?,
+            "bind-source-addr" => self.source = text(value).parse().ok(),
             "dir" => self.directory = path(),
             "logfile" => self.log_file = path().unwrap_or_default(),
             "loglevel" => {

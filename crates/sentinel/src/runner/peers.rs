@@ -32,12 +32,14 @@ struct Peer {
 pub(super) struct Peers {
     /// The configuration of TLS, if it is used.
     tls: Option<TlsSettings>,
+    /// The local address to connect from.
+    source: Option<IpAddr>,
     peers: BTreeMap<ConnectionId, Peer>,
 }
 
 impl Peers {
-    pub fn new(tls: Option<TlsSettings>) -> Peers {
-        Peers { tls, peers: BTreeMap::new() }
+    pub fn new(tls: Option<TlsSettings>, source: Option<IpAddr>) -> Peers {
+        Peers { tls, source, peers: BTreeMap::new() }
     }
 
     /// Begins to connect.
@@ -57,7 +59,7 @@ impl Peers {
 
     fn begin(&self, ip: &str, port: u16) -> io::Result<Transport> {
         let session = self.tls.as_ref().map(|settings| settings.for_host(ip)?.session()).transpose()?;
-        Ok(Transport::new(begin(ip, port)?, session))
+        Ok(Transport::new(begin(ip, port, self.source)?, session))
     }
 
     /// Closes a connection.
@@ -128,16 +130,41 @@ impl Peer {
     }
 }
 
-/// A socket that connects.
-fn begin(ip: &str, port: u16) -> io::Result<TcpStream> {
+/// A socket that connects, from the address `source` if that is one of this machine's and of the same family.
+fn begin(ip: &str, port: u16, source: Option<IpAddr>) -> io::Result<TcpStream> {
     let ip: IpAddr = ip.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let address = SocketAddr::new(ip, port);
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        let _ = rustix::net::bind(&socket, &SocketAddr::new(source, 0));
+    }
     match rustix::net::connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_come_from_the_address_that_is_set_if_it_can_be_had() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for (source, expected) in [
+            (None, "127.0.0.1"),
+            (Some("127.0.0.31"), "127.0.0.31"),
+            (Some("192.0.2.1"), "127.0.0.1"),
+            (Some("::1"), "127.0.0.1"),
+        ] {
+            let source = source.map(|source| source.parse().unwrap());
+            let _socket = begin("127.0.0.1", port, source).unwrap();
+            let (_, peer) = listener.accept().unwrap();
+            assert_eq!(peer.ip().to_string(), expected);
+        }
     }
 }

@@ -110,7 +110,7 @@ fn start(arguments: &[OsString]) -> Result<Program, Failure> {
         Failure::Logged
     };
     let listeners = listeners(&config).map_err(logged)?;
-    let peers = Peers::new(config.tls.connect().map_err(logged)?);
+    let peers = Peers::new(config.tls.connect().map_err(logged)?, config.source);
     if config.is_daemon {
         daemonize().map_err(|error| format!("Can't go to the background: {error}"))?;
     }
