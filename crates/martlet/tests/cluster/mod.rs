@@ -203,7 +203,12 @@ fn take_over(replica: &Node, all: &[&Node]) {
         if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(15)) {
             asked = Some(Instant::now());
             let answer = replica.ask(&["CLUSTER", "FAILOVER"]);
-            assert!(answer == "OK" || answer.contains("to a replica"), "{answer}");
+            // A busy machine's link to the primary may be made anew at this instant.
+            let is_between_links = answer.contains("Master is down or failed");
+            assert!(answer == "OK" || answer.contains("to a replica") || is_between_links, "{answer}");
+            if is_between_links {
+                asked = None;
+            }
         }
         replica.ask(&["ROLE"]).starts_with("master")
     });
