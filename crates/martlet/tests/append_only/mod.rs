@@ -48,6 +48,14 @@ fn stop(server: Server) {
 /// Longest time of any step. The disk may be busy with other processes' writes.
 const PATIENCE: Duration = Duration::from_secs(240);
 
+/// Looks until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+    }
+}
+
 /// Asks until the reply has this text.
 fn ask_until(server: &Server, line: &str, wanted: &str) {
     let mut client = Client::connect(server.address()).unwrap();
