@@ -22,7 +22,6 @@ use crate::table::{Fields, Table, hash_field};
 use crate::tagged::{TaggedBox, one_word};
 use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_base::random::Random;
-use std::collections::HashSet;
 use timed::{TimedFields, field_at};
 
 pub use crate::table::{NO_EXPIRY, Reclaim};
@@ -73,10 +72,6 @@ impl Field<'_> {
         self.expire_at_ms > now_ms
     }
 }
-
-/// If more than one in this many fields is to be sampled, all are walked. Redis:
-/// `HRANDFIELD_SUB_STRATEGY_MUL`.
-const SAMPLE_WALK_FACTOR: usize = 3;
 
 /// A hash; see the module's description.
 #[derive(Clone)]
@@ -338,24 +333,15 @@ impl Hash {
         mut f: impl FnMut(Field<'a>),
     ) {
         let len = self.live_len(now_ms);
-        match self.form.get() {
-            Form::Table(large)
-                if len == large.table.len() && count.saturating_mul(SAMPLE_WALK_FACTOR) <= len =>
-            {
-                let mut chosen = HashSet::with_capacity(count);
-                while chosen.len() < count {
-                    let Some(entry) = large.table.random(random) else { return };
-                    if chosen.insert(entry.field.as_ptr()) {
-                        f(Field::from(entry));
-                    }
-                }
-            }
-            _ => {
-                let mut choice = Selection::new(count, len);
-                let live = self.iter().filter(|field| field.is_live(now_ms));
-                live.filter(|_| choice.next(random)).for_each(f);
-            }
+        if let Form::Table(large) = self.form.get()
+            && len == large.table.len()
+            && large.table.sample(count, random, |entry| f(Field::from(entry)))
+        {
+            return;
         }
+        let mut choice = Selection::new(count, len);
+        let live = self.iter().filter(|field| field.is_live(now_ms));
+        live.filter(|_| choice.next(random)).for_each(f);
     }
 
     /// Changes the expiry time of a field, [`NO_EXPIRY`] for none; whether there is such a field, expired or

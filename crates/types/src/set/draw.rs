@@ -5,15 +5,10 @@ use crate::element::Element;
 use crate::intset::Intset;
 use crate::table::NO_EXPIRY;
 use martlet_base::random::Random;
-use std::collections::HashSet;
 
 /// If fewer members than this share of those to be taken would stay, those that stay are moved instead of the
 /// others. Redis: `SPOP_MOVE_STRATEGY_MUL`.
 const MOVE_REMAINING_FACTOR: usize = 5;
-
-/// If more than one in this many members is to be sampled, all members are walked. Redis:
-/// `SRANDMEMBER_SUB_STRATEGY_MUL`.
-const SAMPLE_WALK_FACTOR: usize = 3;
 
 impl Set {
     /// A member chosen uniformly among those that have not expired by `now_ms`.
@@ -41,23 +36,14 @@ impl Set {
         mut f: impl FnMut(Element<'a>),
     ) {
         let len = self.live_len(now_ms);
-        match self.form.get() {
-            Form::Table(large)
-                if len == large.table.len() && count.saturating_mul(SAMPLE_WALK_FACTOR) <= len =>
-            {
-                let mut chosen = HashSet::with_capacity(count);
-                while chosen.len() < count {
-                    let Some(entry) = large.table.random(random) else { return };
-                    if chosen.insert(entry.field.as_ptr()) {
-                        f(Element::Bytes(entry.field));
-                    }
-                }
-            }
-            _ => {
-                let mut choice = Selection::new(count, len);
-                self.live(now_ms).filter(|_| choice.next(random)).for_each(f);
-            }
+        if let Form::Table(large) = self.form.get()
+            && len == large.table.len()
+            && large.table.sample(count, random, |entry| f(Element::Bytes(entry.field)))
+        {
+            return;
         }
+        let mut choice = Selection::new(count, len);
+        self.live(now_ms).filter(|_| choice.next(random)).for_each(f);
     }
 
     /// Removes a member chosen uniformly among those that have not expired by `now_ms`, and hands it to `f`.

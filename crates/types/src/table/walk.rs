@@ -6,11 +6,15 @@ use super::node::{Child, Node, Slot};
 use super::{CURSOR_SHIFT, Entry, Kind, Table};
 use martlet_base::hash::spread;
 use martlet_base::random::Random;
+use std::collections::HashSet;
 use std::marker::PhantomData;
 
 /// Leaves that [`Table::random`] tries before it counts entries instead: half of the tries end it, unless a
 /// client has brought members together whose hashes are not as chance would have them.
 const TRIES: usize = 64;
+/// If more than one in this many entries is to be sampled, all are passed. Redis:
+/// `SRANDMEMBER_SUB_STRATEGY_MUL`, `HRANDFIELD_SUB_STRATEGY_MUL`.
+const SAMPLE_WALK_FACTOR: usize = 3;
 
 impl<K: Kind> Table<K> {
     /// All entries in the order of their hashes' prefixes.
@@ -57,6 +61,22 @@ impl<K: Kind> Table<K> {
             }
         }
         0
+    }
+
+    /// Hands `count` distinct entries to `f`; each combination is equally likely. False, and none was handed
+    /// over, if there are so few others that the caller had better pass all entries.
+    pub fn sample<'a>(&'a self, count: usize, random: &mut Random, mut f: impl FnMut(Entry<'a>)) -> bool {
+        if count.saturating_mul(SAMPLE_WALK_FACTOR) > self.len() {
+            return false;
+        }
+        let mut chosen = HashSet::with_capacity(count);
+        while chosen.len() < count {
+            let Some(entry) = self.random(random) else { break };
+            if chosen.insert(entry.field.as_ptr()) {
+                f(entry);
+            }
+        }
+        true
     }
 
     /// An entry chosen uniformly; none if the table is empty.
