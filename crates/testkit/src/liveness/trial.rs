@@ -15,6 +15,8 @@ use crate::server::Server;
 
 /// A step's answer is waited for as long; what takes longer waits for something.
 const STEP_WAIT: Duration = Duration::from_millis(4);
+/// How long answers are waited for at the end.
+const SETTLE_WAIT: Duration = Duration::from_millis(500);
 /// Longest answer that is read; a connection with a longer one is closed.
 const READ_MAX: usize = 32 << 20;
 /// Steps between two looks at the servers.
@@ -78,6 +80,8 @@ pub struct Trial {
     /// Requests that leave with the connection's next one.
     joined: Vec<Vec<u8>>,
     limits: Limits,
+    /// Connections whose last request has had no answer yet.
+    unanswered: Vec<bool>,
     /// Steps that were answered with an error.
     refused: usize,
 }
@@ -94,6 +98,7 @@ impl Trial {
             probes: Vec::new(),
             connections: (0..CONNECTIONS).map(|_| None).collect(),
             joined: vec![Vec::new(); CONNECTIONS],
+            unanswered: vec![false; CONNECTIONS],
             limits,
             refused: 0,
         };
@@ -138,6 +143,7 @@ impl Trial {
     /// Sends a step. A broken connection is dropped; the next step on it opens another.
     fn send(&mut self, step: &Step) {
         let number = step.connection;
+        self.unanswered[number] = false;
         if step.words.is_empty() {
             self.connections[number] = None;
             self.joined[number].clear();
@@ -153,8 +159,27 @@ impl Trial {
             drain(stream)
         });
         match exchange {
-            Ok(is_error) => self.refused += usize::from(is_error),
+            Ok(answer) => {
+                self.unanswered[number] = answer.is_none();
+                self.refused += usize::from(answer == Some(true));
+            }
             Err(_) => self.connections[number] = None,
+        }
+    }
+
+    /// Waits until the server has run what it was sent: a busy machine may not have come to it when other
+    /// connections are answered. Requests that wait for something (BLPOP) are given up after [`SETTLE_WAIT`].
+    fn settle(&mut self) {
+        let until = Instant::now() + SETTLE_WAIT;
+        for (stream, unanswered) in self.connections.iter_mut().zip(&mut self.unanswered) {
+            let left = until.saturating_duration_since(Instant::now());
+            let (Some(stream), true, false) = (stream, std::mem::take(unanswered), left.is_zero()) else {
+                continue;
+            };
+            if stream.set_read_timeout(Some(left)).is_ok() {
+                let _ = stream.read(&mut [0; 1]);
+                let _ = stream.set_read_timeout(Some(STEP_WAIT));
+            }
         }
     }
 
@@ -179,8 +204,8 @@ impl Trial {
     }
 }
 
-/// Reads the available answers; whether the first is an error.
-fn drain(stream: &mut TcpStream) -> io::Result<bool> {
+/// Reads the available answers; whether the first is an error, if there is one.
+fn drain(stream: &mut TcpStream) -> io::Result<Option<bool>> {
     let mut buffer = vec![0; 64 << 10];
     let (mut total, mut is_error) = (0, false);
     loop {
@@ -189,11 +214,13 @@ fn drain(stream: &mut TcpStream) -> io::Result<bool> {
             Ok(len) => {
                 is_error |= total == 0 && buffer[0] == b'-';
                 if len < buffer.len() {
-                    return Ok(is_error);
+                    return Ok(Some(is_error));
                 }
                 total += len;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(is_error),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok((total > 0).then_some(is_error));
+            }
             Err(error) => return Err(error),
         }
         if total > READ_MAX {
@@ -308,6 +335,9 @@ pub fn run(program: &Path, plan: &Plan, limits: Limits) -> io::Result<Ran> {
         let is_last = number + 1 == plan.steps.len();
         if !is_last && (number + 1) % STEPS_PER_LOOK != 0 {
             continue;
+        }
+        if is_last {
+            trial.settle();
         }
         if let Some(place) = trial.look() {
             let log = excerpt(&trial.log());
