@@ -82,6 +82,8 @@ fn a_file_that_cannot_be_written_ends_a_node_that_may_not_go_on_without() {
         let text = std::fs::read_to_string(&file).unwrap();
         text.lines().find(|line| line.contains("myself")).unwrap().to_owned()
     };
+    // A new node's file is locked before it is first written.
+    until("the node is in its file", || std::fs::read_to_string(&file).unwrap().contains("myself"));
     // The node may be writing one of its own accord.
     let obstruct = || until("no new file is there", || std::fs::create_dir(&obstacle).is_ok());
     obstruct();
