@@ -298,6 +298,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufRead;
     use std::time::Duration;
 
     use super::*;
@@ -365,21 +366,23 @@ mod tests {
         for number in 0..count {
             log.raw(&format!("{number:0width$}\n", width = LINE_BYTES - 1));
         }
+        // A pipe whose reading end is open all the time: no line is written to nobody.
+        let pipe = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut lines = std::io::BufReader::new(pipe).lines();
         // Numbers in their order; where some are missing, the log says how many.
         let (mut next, mut read) = (0, 0);
         while next < count {
-            for line in std::fs::read_to_string(&path).unwrap().lines() {
-                match line.parse::<usize>() {
-                    Ok(number) => {
-                        assert_eq!(number, next);
-                        (next, read) = (next + 1, read + 1);
-                    }
-                    Err(_) => {
-                        let message = line.split(" # ").nth(1).unwrap();
-                        let missing = message
-                            .strip_suffix(" lines are missing here: the log's file did not take them.");
-                        next += missing.unwrap().parse::<usize>().unwrap();
-                    }
+            let line = lines.next().unwrap().unwrap();
+            match line.parse::<usize>() {
+                Ok(number) => {
+                    assert_eq!(number, next);
+                    (next, read) = (next + 1, read + 1);
+                }
+                Err(_) => {
+                    let message = line.split(" # ").nth(1).unwrap();
+                    let missing =
+                        message.strip_suffix(" lines are missing here: the log's file did not take them.");
+                    next += missing.unwrap().parse::<usize>().unwrap();
                 }
             }
         }

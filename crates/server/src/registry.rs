@@ -8,6 +8,7 @@ use martlet_command::transaction::Resolves;
 use martlet_command::{Command, Control, Flags, Handler, Spec};
 use martlet_keyspace::key_hash;
 use martlet_protocol::request::Args;
+use martlet_spec::Module;
 
 /// What runs a command.
 #[derive(Copy, Clone)]
@@ -86,6 +87,7 @@ pub struct Registry {
     entries: Vec<Entry>,
     /// Names as clients say them, after renames; open addressing by [`fold`].
     table: Vec<Option<(Box<[u8]>, usize)>>,
+    modules: Vec<&'static Module>,
 }
 
 impl Entry {
@@ -125,7 +127,8 @@ impl Registry {
         families: &[&[&'static Command<H>]],
         renames: &[(String, String)],
     ) -> Result<Registry, String> {
-        let mut registry = Registry { entries: Vec::new(), table: vec![None; TABLE_SIZE] };
+        let mut registry =
+            Registry { entries: Vec::new(), table: vec![None; TABLE_SIZE], modules: Vec::new() };
         for command in martlet_command::FAMILIES.iter().flat_map(|family| family.iter()) {
             registry.add(command, &mut Run::Data);
         }
@@ -147,6 +150,11 @@ impl Registry {
         Ok(registry)
     }
 
+    /// The modules of Redis that have any of these commands.
+    pub fn modules(&self) -> &[&'static Module] {
+        &self.modules
+    }
+
     fn add<H: Copy>(&mut self, command: &'static Command<H>, wrap: &mut dyn FnMut(H) -> Run) {
         let id = self.push(command, wrap, None);
         for sub in command.subcommands {
@@ -164,6 +172,7 @@ impl Registry {
     ) -> usize {
         let id = self.entries.len();
         let spec = &command.spec;
+        self.modules.extend(spec.group.module().filter(|module| !self.modules.contains(module)));
         let run = command.handler.map_or(Run::Nothing, wrap);
         let special = [Flags::EXCLUSIVE, Flags::WALK].iter().any(|flag| spec.flags.has(*flag));
         let plain_key = spec.single_key().filter(|_| {

@@ -7,6 +7,7 @@ use martlet_protocol::request::Args;
 
 use crate::about::{Change, Deprecation, Tip};
 use crate::flags::{Acl, Flags, KeyFlags};
+use crate::module::Module;
 use crate::syntax::{self, Argument};
 
 /// The group that a command's documentation is in.
@@ -30,6 +31,8 @@ pub enum Group {
     Hyperloglog,
     /// `list`
     List,
+    /// `module`, and which one
+    Module(&'static Module),
     /// `pubsub`
     Pubsub,
     /// `scripting`
@@ -61,6 +64,7 @@ impl Group {
             Group::Hash => "hash",
             Group::Hyperloglog => "hyperloglog",
             Group::List => "list",
+            Group::Module(_) => "module",
             Group::Pubsub => "pubsub",
             Group::Scripting => "scripting",
             Group::Server => "server",
@@ -69,6 +73,14 @@ impl Group {
             Group::Stream => "stream",
             Group::String => "string",
             Group::Transactions => "transactions",
+        }
+    }
+
+    /// The module that has the command in Redis.
+    pub fn module(self) -> Option<&'static Module> {
+        match self {
+            Group::Module(module) => Some(module),
+            _ => None,
         }
     }
 }
@@ -385,9 +397,13 @@ impl Spec {
         syntax::parse(self.syntax)
     }
 
-    /// The categories: those named, and those that follow from flags and group as Redis derives them.
+    /// The categories: those named, and those that follow from the flags as Redis derives them. A module
+    /// names all categories of its commands.
     pub fn acl(&self) -> Acl {
         let mut acl = self.acl;
+        if self.group.module().is_some() {
+            return acl;
+        }
         let implied = [
             (Flags::WRITE, Acl::WRITE),
             (Flags::ADMIN, Acl::ADMIN | Acl::DANGEROUS),
@@ -595,7 +611,7 @@ const fn last_part(full_name: &'static str) -> &'static str {
 impl<H: Copy> Command<H> {
     /// Sets the flags.
     pub const fn flags(mut self, flags: Flags) -> Self {
-        self.spec.flags = flags;
+        self.spec.flags = Flags(self.spec.flags.0 & Flags::MODULE.0).with(flags);
         self
     }
 
@@ -673,6 +689,9 @@ impl<H: Copy> Command<H> {
         complexity: &'static str,
         summary: &'static str,
     ) -> Self {
+        if matches!(group, Group::Module(_)) {
+            self.spec.flags = self.spec.flags.with(Flags::MODULE);
+        }
         self.spec.group = group;
         self.spec.since = since;
         self.spec.complexity = complexity;

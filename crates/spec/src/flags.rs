@@ -114,6 +114,8 @@ bits! {
         MOVES_KEYS = 29, "";
         /// Allowed by `enable-module-command` only.
         LOADS_MODULES = 30, "";
+        /// A command of a module in Redis ([`Group::Module`](crate::Group::Module)).
+        MODULE = 31, "module";
     }
 }
 
@@ -164,6 +166,20 @@ bits! {
         SCRIPTING = 20, "scripting";
         /// @array
         ARRAY = 21, "array";
+        /// @json
+        JSON = 22, "json";
+        /// @bloom
+        BLOOM = 23, "bloom";
+        /// @cuckoo
+        CUCKOO = 24, "cuckoo";
+        /// @cms
+        CMS = 25, "cms";
+        /// @topk
+        TOPK = 26, "topk";
+        /// @tdigest
+        TDIGEST = 27, "tdigest";
+        /// @timeseries
+        TIMESERIES = 28, "timeseries";
     }
 }
 

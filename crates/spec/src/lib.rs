@@ -12,6 +12,7 @@ pub mod error;
 pub mod events;
 pub mod flags;
 pub mod handshake;
+pub mod module;
 pub mod syntax;
 
 pub use about::{Change, Deprecation, Tip};
@@ -23,3 +24,4 @@ pub use entry::{
 pub use error::{Error, Outcome};
 pub use events::EventClass;
 pub use flags::{Acl, Flags, KeyFlags};
+pub use module::Module;

@@ -23,14 +23,20 @@ const EDGES: &[(&str, &[&str])] = &[
     ("json", &["base", "types"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "types"]),
-    ("values", &["base", "keyspace", "rdb", "spec", "types"]),
+    ("values", &["base", "keyspace", "rdb", "spec", "types", "json", "sketch", "tseries", "vector"]),
     ("lua", &[]),
     ("script", &["base", "lua", "protocol"]),
     ("tseries", &["base", "types"]),
     ("spec", &["base", "protocol"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "spec", "types"]),
     ("journal", &["base", "protocol"]),
-    ("command", &["base", "types", "keyspace", "engine", "protocol", "values", "journal", "spec"]),
+    (
+        "command",
+        &[
+            "base", "types", "keyspace", "engine", "protocol", "values", "journal", "spec", "json", "sketch",
+            "tseries", "vector",
+        ],
+    ),
     (
         "persistence",
         &["base", "types", "keyspace", "engine", "command", "protocol", "rdb", "values", "journal"],

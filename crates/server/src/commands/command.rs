@@ -209,20 +209,23 @@ fn write_docs(reply: &mut Reply, registry: &Registry, entry: &Entry) {
     reply.bulk(spec.full_name.as_bytes());
     let arguments = spec.arguments();
     let is_system = spec.flags.has(Flags::SYSTEM);
-    reply.map(
-        4 + usize::from(spec.deprecated.is_some() || is_system)
-            + 2 * usize::from(spec.deprecated.is_some())
-            + usize::from(!spec.history.is_empty())
-            + usize::from(!arguments.is_empty())
-            + usize::from(!entry.visible_subcommands().is_empty()),
-    );
     let fields = [
         ("summary", spec.summary),
         ("since", spec.since),
         ("group", spec.group.name()),
         ("complexity", spec.complexity),
+        ("module", spec.group.module().map_or("", |module| module.name)),
     ];
-    for (name, value) in fields {
+    let fields = || fields.iter().filter(|(_, value)| !value.is_empty());
+    reply.map(
+        fields().count()
+            + usize::from(spec.deprecated.is_some() || is_system)
+            + 2 * usize::from(spec.deprecated.is_some())
+            + usize::from(!spec.history.is_empty())
+            + usize::from(!arguments.is_empty())
+            + usize::from(!entry.visible_subcommands().is_empty()),
+    );
+    for (name, value) in fields() {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }
@@ -328,9 +331,10 @@ fn list(call: &mut Call<'_>) -> Outcome {
         let wanted = String::from_utf8_lossy(rest.value()?).to_ascii_lowercase();
         Box::new(move |entry| entry.spec.acl().names().any(|category| category == wanted))
     } else if rest.word("module") {
-        // No modules can be loaded.
-        rest.value()?;
-        Box::new(|_| false)
+        let wanted = rest.value()?;
+        Box::new(move |entry| {
+            entry.spec.group.module().is_some_and(|module| module.name.as_bytes() == wanted)
+        })
     } else {
         return Err(Error::Syntax);
     };

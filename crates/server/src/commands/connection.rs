@@ -165,7 +165,7 @@ fn write_hello(call: &mut Call<'_>) {
         reply.bulk(value.as_bytes());
     }
     reply.bulk(b"modules");
-    reply.array(0);
+    super::module::write_list(reply, call.worker.shared.registry);
     // As in Valkey 9.
     if !zone.is_empty() {
         reply.bulk(b"availability_zone");

@@ -1,9 +1,11 @@
-//! MODULE: this server loads no modules: it answers as Redis does for a file that is none, once the
-//! configuration allows the command.
+//! MODULE: this server lists the modules of Redis 8 that it has built in, and loads none: it answers as Redis
+//! does for a file that is none, once the configuration allows the command.
 
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
+use martlet_protocol::reply::Reply;
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::registry::Registry;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[&MODULE];
@@ -21,12 +23,29 @@ const CHANGES: Flags =
 static LIST: ServerCommand = command("module|list", 2, list as ServerHandler)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT))
     .acl(Acl::NONE)
-    .doc(Group::Server, "4.0.0", "O(1)", "Lists the loaded modules, which is always an empty list.")
+    .doc(Group::Server, "4.0.0", "O(1)", "Lists the modules of Redis whose commands are there.")
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    call.reply.array(0);
+    write_list(call.reply, call.worker.shared.registry);
     Ok(())
+}
+
+/// The modules whose commands the table has, as MODULE LIST and HELLO show them: what is built in has neither
+/// a path nor arguments.
+pub(super) fn write_list(reply: &mut Reply, registry: &Registry) {
+    reply.array(registry.modules().len());
+    for module in registry.modules() {
+        reply.map(4);
+        reply.bulk(b"name");
+        reply.bulk(module.name.as_bytes());
+        reply.bulk(b"ver");
+        reply.int(i64::from(module.version));
+        reply.bulk(b"path");
+        reply.bulk(b"");
+        reply.bulk(b"args");
+        reply.array(0);
+    }
 }
 
 static LOAD: ServerCommand = command("module|load", -3, load as ServerHandler)

@@ -6,6 +6,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::lock;
 use martlet_journal::Follower;
 use martlet_keyspace::Kind;
+use martlet_spec::Module;
 
 use super::{Text, human};
 use crate::cluster::node::Waiting;
@@ -262,8 +263,12 @@ pub(super) fn cpu(worker: &mut Worker, text: &mut Text) {
     }
 }
 
-pub(super) fn modules(_: &mut Worker, text: &mut Text) {
+pub(super) fn modules(worker: &mut Worker, text: &mut Text) {
     text.title("Modules");
+    for Module { name, version, options } in worker.shared.registry.modules() {
+        let properties = format!("ver={version},api=1,filters=0,usedby=[],using=[],options=[{options}]");
+        text.field("module", format_args!("name={name},{properties}"));
+    }
 }
 
 /// The connections of the cluster bus, if there are any.
