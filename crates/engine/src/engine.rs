@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::hidden::HiddenSlots;
 use crate::hooks::Hooks;
 use crate::lazyfree::LazyFree;
+use crate::names::NameCuts;
 use crate::shards::LockedShards;
 use crate::snapshot::{Part, Snapshot};
 
@@ -77,6 +78,8 @@ pub struct Engine {
     pub journal: Journal,
     /// The snapshot under way, if there is one.
     pub snapshot: CachePadded<Snapshot>,
+    /// The cut of names under way, if there is one.
+    pub(crate) names: NameCuts,
     parts: Box<[PartCell]>,
     /// Slots whose keys are on their way here.
     pub hidden: HiddenSlots,
@@ -125,6 +128,7 @@ impl Engine {
             tracking: TrackingTotals::default(),
             journal: Journal::default(),
             snapshot: CachePadded::new(Snapshot::new(threads)),
+            names: NameCuts::default(),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
             hidden: HiddenSlots::default(),
             eviction_clock: AtomicU64::new(0),
@@ -197,8 +201,10 @@ impl Engine {
 
     #[inline(never)]
     fn release_many(&self, locked: &mut LockedShards) {
-        if let LockedShards::Many(shards) = std::mem::replace(locked, LockedShards::None) {
-            shards.iter().for_each(|shard| self.unlock(shard));
+        match std::mem::replace(locked, LockedShards::None) {
+            LockedShards::Many(shards) => shards.iter().for_each(|shard| self.unlock(shard)),
+            LockedShards::Every => (0..SHARD_COUNT).for_each(|shard| self.unlock(shard)),
+            LockedShards::None | LockedShards::One(_) | LockedShards::All => {}
         }
     }
 

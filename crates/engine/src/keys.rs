@@ -5,6 +5,8 @@ mod alone;
 mod caching;
 mod due;
 mod locking;
+pub(crate) mod moment;
+pub(crate) mod names;
 mod parts;
 pub(crate) mod slots;
 mod undo;
@@ -27,7 +29,7 @@ use crate::engine::{Engine, ShardState};
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
 use crate::shards::LockedShards;
-use crate::snapshot::Change;
+use crate::snapshot::{Change, Observer};
 use crate::touch::Touch;
 use crate::undo::Undo;
 
@@ -51,6 +53,8 @@ pub struct Keys {
     thread: usize,
     counters: &'static Counters,
     locked: LockedShards,
+    /// See [`Keys::holding`]: waits for a shard with others locked.
+    waits_locked: bool,
     /// The change under way of a value that the snapshot shares.
     change: Option<Box<Change>>,
     /// See [`Keys::view`].
@@ -84,6 +88,7 @@ impl Keys {
             thread,
             counters: &engine.counters[thread],
             locked: LockedShards::None,
+            waits_locked: false,
             change: None,
             view: View::default(),
             due_ms: 0,
@@ -227,10 +232,10 @@ impl Keys {
     // ---- changing ----
 
     /// To be called before a key is changed: a snapshot under way gets the old value, and so does the undo
-    /// log of a script.
+    /// log of a script; a cut of names gets the name.
     #[inline]
     fn preserve(&mut self, key: &Key<'_>) {
-        if self.engine.snapshot.is_on() || self.undo.is_on() {
+        if self.engine.snapshot.is_observed() || self.undo.is_on() {
             self.preserve_now(key);
         }
     }
@@ -243,6 +248,9 @@ impl Keys {
         let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
         if self.undo.is_on() {
             self.undo.keep(&state.keys, self.view.db, key);
+        }
+        if self.engine.snapshot.has(Observer::Names) {
+            self.engine.names.note(&mut part.names, &state.keys, self.view.db, key);
         }
         if self.engine.snapshot.is_on() {
             let change = self.engine.snapshot.preserve(self.thread, part, &state.keys, self.view.db, key);
@@ -581,8 +589,18 @@ impl Keys {
         expired
     }
 
+    /// As [`Keys::preserve`] of a key whose time has come, which a snapshot does not ask for: a cut of
+    /// names shows it where its time had not come then.
+    fn note_name(&mut self, key: &Key<'_>) {
+        if self.engine.snapshot.has(Observer::Names) {
+            let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
+            self.engine.names.note(&mut part.names, &state.keys, self.view.db, key);
+        }
+    }
+
     #[cold]
     fn delete_expired(&mut self, key: &Key<'_>) {
+        self.note_name(key);
         let kept = self.db_of_mut(key).delete(key, LazyFree::EFFORT);
         self.discard(kept.flatten());
         self.after_expiry(key);
@@ -617,9 +635,14 @@ impl Keys {
         let mut expired = 0;
         while expired < limit {
             let mut name = Vec::new();
-            let table = self.engine.state_mut(&mut self.locked, shard).keys.db_mut(db);
-            let Some(kept) = table.expire_next(now_ms, LazyFree::EFFORT, |key, at_ms| {
-                name.extend_from_slice(key);
+            let (engine, observed) = (self.engine, self.engine.snapshot.has(Observer::Names));
+            let (state, part) = engine.state_and_part(&mut self.locked, shard);
+            let table = state.keys.db_mut(db);
+            let Some(kept) = table.expire_next(now_ms, LazyFree::EFFORT, |entry, at_ms| {
+                name.extend_from_slice(entry.key());
+                if observed {
+                    engine.names.note_entry(&mut part.names, db, &entry);
+                }
                 lag(now_ms - at_ms);
             }) else {
                 break;
@@ -632,12 +655,6 @@ impl Keys {
     }
 
     // ---- the whole store ----
-
-    /// Number of keys in a database that are not hidden, one shard at a time.
-    pub fn count(&mut self, db: usize) -> usize {
-        let len = |i| self.visit_shard(i, |keys| keys.visible_len(i, db));
-        (0..SHARD_COUNT).filter_map(len).sum()
-    }
 
     /// Empties one database or, with `None`, all; all shards must be held. Returns how many keys there were.
     /// They are freed in the background, and count as lazily freed if `counted`.

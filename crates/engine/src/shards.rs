@@ -12,6 +12,8 @@ pub enum LockedShards {
     One(usize),
     /// The locks of several shards.
     Many(Box<ShardSet>),
+    /// The locks of all shards, beside the other threads.
+    Every,
     /// All of them: the gate is closed and this thread is the one inside.
     All,
 }
@@ -24,6 +26,10 @@ impl ShardSet {
     #[inline]
     pub(crate) fn contains(&self, shard: usize) -> bool {
         self.0[shard / 64] >> (shard % 64) & 1 == 1
+    }
+
+    fn add(&mut self, shard: usize) {
+        self.0[shard / 64] |= 1 << (shard % 64);
     }
 
     /// The shards, ascending.
@@ -44,7 +50,7 @@ impl ShardSet {
 impl FromIterator<usize> for ShardSet {
     fn from_iter<I: IntoIterator<Item = usize>>(shards: I) -> ShardSet {
         let mut set = ShardSet::default();
-        shards.into_iter().for_each(|shard| set.0[shard / 64] |= 1 << (shard % 64));
+        shards.into_iter().for_each(|shard| set.add(shard));
         set
     }
 }
@@ -56,7 +62,20 @@ impl LockedShards {
             LockedShards::None => false,
             LockedShards::One(locked) => *locked == shard,
             LockedShards::Many(locked) => locked.contains(shard),
-            LockedShards::All => true,
+            LockedShards::Every | LockedShards::All => true,
+        }
+    }
+
+    /// One more has been locked, above the others.
+    pub(crate) fn add(&mut self, shard: usize) {
+        match self {
+            LockedShards::None => *self = LockedShards::One(shard),
+            LockedShards::One(first) => {
+                debug_assert!(*first < shard, "shards are locked in ascending order");
+                *self = LockedShards::Many(Box::new([*first, shard].into_iter().collect()));
+            }
+            LockedShards::Many(shards) => shards.add(shard),
+            LockedShards::Every | LockedShards::All => {}
         }
     }
 }

@@ -13,7 +13,7 @@ mod pins;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use martlet_base::prefetch::PrefetchQueue;
 use martlet_base::sync::lock;
 use martlet_keyspace::{Db, Entry, Key, ORDERS, Shard, StrValue, Value};
 
+use crate::names::NamePart;
 use crate::shards::ShardSet;
 pub use held::HeldBytes;
 pub(crate) use held::{Account, Change};
@@ -228,6 +229,8 @@ pub(crate) struct Part {
     pub(crate) epoch: u64,
     pub(crate) pending: Vec<Pending>,
     taken: Option<TakenSlice>,
+    /// The same of the cut of names.
+    pub(crate) names: NamePart,
 }
 
 impl Part {
@@ -262,11 +265,22 @@ impl Part {
     }
 }
 
+/// A reader of the keys as they were at one instant, to which a change must show what it changes before.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Observer {
+    /// A snapshot.
+    Snapshot = 1,
+    /// A cut of names.
+    Names = 2,
+}
+
 /// The engine's part of the snapshot under way.
 #[derive(Default)]
 pub struct Snapshot {
-    /// There is one. It rises behind the closed gate only.
-    pub(crate) is_on: AtomicBool,
+    /// What changes have to be shown to: [`Observer`]s, a bit for each. The snapshot's rises behind the
+    /// closed gate only, that of names with every shard locked.
+    observers: AtomicU8,
     /// Counts them.
     pub(crate) epoch: AtomicU64,
     /// Keys saved by writers, each in the part of its thread number: only the walk meets it there.
@@ -303,7 +317,27 @@ impl Snapshot {
     /// Whether changes must save the old values.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+        self.has(Observer::Snapshot)
+    }
+
+    /// Whether there is an observer of this kind.
+    #[inline]
+    pub(crate) fn has(&self, observer: Observer) -> bool {
+        self.observers.load(Ordering::Relaxed) & observer as u8 != 0
+    }
+
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observers.load(Ordering::Relaxed) != 0
+    }
+
+    /// An observer begins, or ends.
+    pub(crate) fn observe(&self, observer: Observer, begins: bool) {
+        match begins {
+            true => self.observers.fetch_or(observer as u8, Ordering::Relaxed),
+            false => self.observers.fetch_and(!(observer as u8), Ordering::Relaxed),
+        };
     }
 
     /// The longest time for which the last walk, or the one under way, has held a shard beside serving
@@ -337,7 +371,7 @@ impl Snapshot {
         self.progress.account.begin();
         // A change that was under way at the end of the last one may have put its pin back.
         self.progress.pins.clear();
-        self.is_on.store(true, Ordering::Relaxed);
+        self.observe(Observer::Snapshot, true);
     }
 
     pub(crate) fn wants(&self, shard: usize) -> bool {

@@ -10,7 +10,7 @@ use martlet_keyspace::Shard;
 
 use crate::engine::Engine;
 use crate::shards::LockedShards;
-use crate::snapshot::{Part, Place, REST_INTERVAL, SavedKeys, queue_slice, take_slice};
+use crate::snapshot::{Observer, Part, Place, REST_INTERVAL, SavedKeys, queue_slice, take_slice};
 
 /// Takes a snapshot's keys out of the engine. Several threads may walk at once, each with its own number at
 /// the gate.
@@ -160,7 +160,7 @@ impl Walk {
                 drop(rest);
             }
         }
-        snapshot.is_on.store(false, Ordering::Relaxed);
+        snapshot.observe(Observer::Snapshot, false);
         snapshot.progress.pins.clear();
         // The buffers have been as large as the writers were fast: they go.
         *out = SavedKeys::default();

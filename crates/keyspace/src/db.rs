@@ -546,13 +546,13 @@ impl Db {
         true
     }
 
-    /// Takes out one key that is due by `now_ms`, handing its bytes to `expired` first; its value is dropped
-    /// or kept as in [`Db::delete`]. `None` when nothing is due.
+    /// Takes out one key that is due by `now_ms`, handing its entry and time to `expired` first; its value
+    /// is dropped or kept as in [`Db::delete`]. `None` when nothing is due.
     pub fn expire_next(
         &mut self,
         now_ms: i64,
         effort: usize,
-        expired: impl FnOnce(&[u8], i64),
+        expired: impl FnOnce(Entry<'_>, i64),
     ) -> Option<Option<Value>> {
         loop {
             let (at_ms, hash) = self.expiries.pop_due(now_ms)?;
@@ -560,7 +560,7 @@ impl Db {
             let Some(spot) = self.table.find(hash, due) else { continue };
             // The pair is back for the moment, so that `take` can remove it: two keys may share it.
             self.expiries.insert(at_ms, hash);
-            expired(self.table.entry(spot).key(), at_ms);
+            expired(Entry::new(self.table.entry(spot)), at_ms);
             let entry = self.take(hash, spot);
             if self.table.find(hash, due).is_some() {
                 self.expiries.insert(at_ms, hash);

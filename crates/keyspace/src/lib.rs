@@ -21,7 +21,7 @@ pub use due::DueClock;
 pub use module::{CloneObject, ModuleObject, ModuleValue};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use sizes::{SIZE_BINS, Sizes};
-pub use table::{ORDERS, Plan};
+pub use table::{ORDERS, Plan, order_at, position_at};
 pub use value::{Collection, Facts, Kind, Object, ObjectRef, StrValue, Value, ValueRef};
 pub use version::{
     VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_REDIS_LAST,

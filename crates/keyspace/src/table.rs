@@ -494,6 +494,16 @@ impl Table {
     }
 }
 
+/// The order that a traversal's position stands in: all before it has been visited.
+pub fn order_at(position: u64) -> u64 {
+    Position::decode(position).start
+}
+
+/// The position from which a traversal visits all keys from an order on.
+pub fn position_at(order: u64) -> u64 {
+    Position { start: order, tag: 0, depth: 0 }.encode()
+}
+
 /// The segments at some of the root's places and below.
 fn segments(places: &[Segment]) -> impl Iterator<Item = &Segment> {
     places.iter().flat_map(|place| match place.level() {

@@ -91,9 +91,9 @@ fn apply(db: &mut Db, model: &mut HashMap<Vec<u8>, (Vec<u8>, Option<i64>)>, op: 
         Op::Tick(now) => {
             let mut gone = BTreeSet::new();
             while db
-                .expire_next(now, 64, |key, at| {
+                .expire_next(now, 64, |entry, at| {
                     assert!(at <= now);
-                    gone.insert(key.to_vec());
+                    gone.insert(entry.key().to_vec());
                 })
                 .is_some()
             {}

@@ -2,10 +2,10 @@
 
 use martlet_base::hash::shard_of_slot;
 use martlet_base::slot::slot_of_pattern;
-use martlet_engine::Keys;
+use martlet_engine::{Contended, Keys};
 use martlet_spec::{Cursor, Error};
 
-use super::walk::{Filter, SLICE_KEYS, parse_scan_options, visit_slice};
+use super::walk::{Filter, parse_scan_options, visit_slice};
 
 /// The filter of a scan of slots.
 pub struct SlotScan<'a> {
@@ -40,35 +40,42 @@ impl<'a> SlotScan<'a> {
         self.filter.pattern.and_then(slot_of_pattern)
     }
 
-    /// Visits about as many keys of the selected database as the options say, up to those of slot `last`: the
-    /// matching names, and the next position, `None` behind that slot.
+    /// Visits about as many keys of the selected database as the options say, up to those of slot `last`,
+    /// at one moment: the matching names, and the next position, `None` behind that slot.
     pub fn run(&self, keys: &mut Keys, from: SlotPlace, last: u16) -> (Vec<Vec<u8>>, Option<SlotPlace>) {
+        let found = keys.holding(|keys| self.walk(keys, from, last));
+        // A busy script has kept one of the shards: the client is told so.
+        found.unwrap_or((Vec::new(), Some(from)))
+    }
+
+    /// # Errors
+    /// A shard is not free.
+    fn walk(
+        &self,
+        keys: &mut Keys,
+        from: SlotPlace,
+        last: u16,
+    ) -> Result<(Vec<Vec<u8>>, Option<SlotPlace>), Contended> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let (mut place, mut visited) = (from, 0);
-        while place.slot <= last {
-            if visited >= self.count {
-                return (names, Some(place));
-            }
+        while place.slot <= last && visited < self.count {
             let SlotPlace { slot, position } = place;
-            let want = (self.count - visited).min(SLICE_KEYS);
+            let want = self.count - visited;
             let mut is_empty = false;
             let found = |name: &[u8]| names.push(name.to_vec());
             let (more, next) =
                 visit_slice(keys, shard_of_slot(slot), &self.filter, found, |shard, db, visit| {
                     is_empty = shard.db(db).is_empty();
                     shard.scan_slot((db, slot), position, want, visit)
-                });
+                })?;
             visited += more;
             place = match next {
                 Some(position) => SlotPlace { slot, position },
                 None if is_empty => SlotPlace { slot: next_shards_first(slot), position: 0 },
                 None => SlotPlace { slot: slot + 1, position: 0 },
             };
-            if keys.gave_up {
-                break;
-            }
         }
-        (names, (place.slot <= last).then_some(place))
+        Ok((names, (place.slot <= last).then_some(place)))
     }
 }
 

@@ -1,19 +1,22 @@
-//! Walks over all keys of a database. They lock one shard at a time and for a bounded number of keys only, so
-//! other requests wait briefly; hence they do not see the database at one instant, but every key that is
-//! there throughout.
+//! Walks over all keys of a database: KEYS, SCAN, RANDOMKEY, DBSIZE.
+//!
+//! Each reply is the state at one moment, beside the other threads. What takes some microseconds runs with
+//! the shards that it looks at locked; a longer walk makes a cut of the names
+//! ([`martlet_engine::NameCut`]) and locks a shard for a bounded number of keys at a time, so that other
+//! requests wait briefly.
 
 use martlet_base::glob;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::slot::SLOT_COUNT;
-use martlet_engine::Keys;
-use martlet_keyspace::{Entry, Key, Kind, SCAN_POSITION_BITS, Shard};
+use martlet_engine::{Contended, HiddenSlots, Keys, NamedKey};
+use martlet_keyspace::{Entry, Key, Kind, ORDERS, SCAN_POSITION_BITS, Shard, order_at, position_at};
 use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Tip, command};
 
 use crate::Handler;
 use crate::context::Context;
 
-/// Most keys visited while a shard is held.
-pub(super) const SLICE_KEYS: usize = 256;
+/// Most keys, about, that a walk visits with all of its shards locked.
+const HELD_KEYS_MAX: usize = 1024;
 
 /// Which keys a walk is after.
 pub(super) struct Filter<'a> {
@@ -36,12 +39,12 @@ impl<'a> KindFilter<'a> {
         Kind::from_name(name).map_or(KindFilter::Module(name), KindFilter::Only)
     }
 
-    fn passes(self, entry: &Entry<'_>) -> bool {
+    fn passes(self, key: &NamedKey<'_>) -> bool {
         match self {
             KindFilter::Any => true,
-            KindFilter::Only(wanted) => entry.kind() == wanted,
+            KindFilter::Only(wanted) => key.kind == wanted,
             KindFilter::Module(name) => {
-                entry.kind() == Kind::Module && entry.type_name().as_bytes().eq_ignore_ascii_case(name)
+                key.module_type.is_some_and(|of| of.as_bytes().eq_ignore_ascii_case(name))
             }
         }
     }
@@ -51,6 +54,30 @@ impl<'a> Filter<'a> {
     fn by_pattern(pattern: &'a [u8]) -> Filter<'a> {
         Filter { pattern: (pattern != b"*").then_some(pattern), kind: KindFilter::Any }
     }
+
+    /// What a key is to a walk at the time up to which keys are due.
+    fn judge(&self, key: &NamedKey<'_>, hidden: &HiddenSlots, due_ms: i64) -> Judged {
+        let matches = |pattern| glob::matches(pattern, key.name, false);
+        if hidden.has_key(key.name) || !self.pattern.is_none_or(matches) {
+            return Judged::Other;
+        }
+        match key.expiry_ms.is_some_and(|at_ms| at_ms <= due_ms) {
+            true => Judged::Expired,
+            false if self.kind.passes(key) => Judged::Found,
+            false => Judged::Other,
+        }
+    }
+}
+
+/// What a key is to a walk.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Judged {
+    /// One of those that it is after.
+    Found,
+    /// One whose time has come, to be deleted.
+    Expired,
+    /// Another.
+    Other,
 }
 
 /// Where a walk is: a shard, and a position within it.
@@ -81,58 +108,134 @@ impl Place {
     }
 }
 
-/// Visits some keys from a position on, at most about [`SLICE_KEYS`] and at least `want` if that many are
-/// left in the shard. Passes matching ones to `found`; returns the number of visited keys and the next
-/// position.
-fn walk_slice(
-    keys: &mut Keys,
-    place: Place,
-    want: usize,
-    filter: &Filter<'_>,
-    found: impl FnMut(&[u8]),
-) -> (usize, Option<Place>) {
-    let (visited, next) = visit_slice(keys, place.shard, filter, found, |shard, db, visit| {
-        shard.scan(db, place.position, want.min(SLICE_KEYS), visit)
-    });
-    match next {
-        Some(position) => (visited, Some(Place { position, ..place })),
-        None => (visited, place.next_shard()),
-    }
-}
-
-/// Has `scan` visit some keys of a shard's database and return the next position. Passes matching ones to
-/// `found`; returns the number of visited keys, too.
+/// Has `scan` visit some keys of a shard's database and return the next position; the shard is locked for
+/// it, and stays locked. Passes matching ones to `found`; returns the number of visited keys, too.
+///
+/// # Errors
+/// The shard is not free.
 pub(super) fn visit_slice(
     keys: &mut Keys,
     shard: usize,
     filter: &Filter<'_>,
     mut found: impl FnMut(&[u8]),
     scan: impl FnOnce(&Shard, usize, &mut dyn FnMut(Entry<'_>)) -> Option<u64>,
-) -> (usize, Option<u64>) {
+) -> Result<(usize, Option<u64>), Contended> {
+    keys.lock_also(shard)?;
     let mut visited = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
-    let next = keys.visit_shard(shard, |keys| {
-        let (db, due_ms, hidden) = (keys.db(), keys.due_ms(), &keys.engine().hidden);
-        let next = scan(&keys.shard(shard).keys, db, &mut |entry| {
-            visited += 1;
-            if hidden.has_key(entry.key()) {
-                return;
-            }
-            if filter.pattern.is_some_and(|pattern| !glob::matches(pattern, entry.key(), false)) {
-                return;
-            }
-            if entry.expiry_ms().is_some_and(|at_ms| at_ms <= due_ms) {
-                expired.push(entry.key().to_vec());
-            } else if filter.kind.passes(&entry) {
-                found(entry.key());
-            }
-        });
-        for name in &expired {
-            keys.delete_if_expired(&Key::new(name));
+    let (db, due_ms, hidden) = (keys.db(), keys.due_ms(), &keys.engine().hidden);
+    let next = scan(&keys.shard(shard).keys, db, &mut |entry| {
+        visited += 1;
+        match filter.judge(&NamedKey::of(&entry), hidden, due_ms) {
+            Judged::Expired => expired.push(entry.key().to_vec()),
+            Judged::Found => found(entry.key()),
+            Judged::Other => {}
         }
-        next
     });
-    (visited, next.flatten())
+    delete_expired(keys, &expired);
+    Ok((visited, next))
+}
+
+fn delete_expired(keys: &mut Keys, names: &[Vec<u8>]) {
+    for name in names {
+        keys.delete_if_expired(&Key::new(name));
+    }
+}
+
+/// Walks from a place on until `count` keys have been visited, with all shards that it visits locked.
+/// Returns the next place.
+///
+/// # Errors
+/// A shard is not free.
+fn walk_held(
+    keys: &mut Keys,
+    from: Place,
+    count: usize,
+    filter: &Filter<'_>,
+    mut found: impl FnMut(&[u8]),
+) -> Result<Option<Place>, Contended> {
+    let (mut place, mut visited) = (Some(from), 0);
+    // Empty shards are passed over in one call: their number is bounded.
+    while let Some(here) = place.filter(|_| visited < count) {
+        let want = count - visited;
+        let (more, next) = visit_slice(keys, here.shard, filter, &mut found, |shard, db, visit| {
+            shard.scan(db, here.position, want, visit)
+        })?;
+        visited += more;
+        place = match next {
+            Some(position) => Some(Place { position, ..here }),
+            None => here.next_shard(),
+        };
+    }
+    Ok(place)
+}
+
+/// Walks from a place on until `count` keys have been visited: with all shards locked if there are few
+/// keys, else by a cut. Returns the next place.
+fn walk_at_one_moment(
+    keys: &mut Keys,
+    from: Place,
+    count: usize,
+    filter: &Filter<'_>,
+    mut found: impl FnMut(&[u8]),
+) -> Option<Place> {
+    let held = keys.at_one_moment(|keys| {
+        let db = keys.db();
+        let len: usize = (from.shard..SHARD_COUNT).map(|shard| keys.shard(shard).keys.db(db).len()).sum();
+        let is_brief = keys.has_all_shards() || len <= HELD_KEYS_MAX;
+        is_brief.then(|| walk_held(keys, from, count, filter, &mut found))
+    })?;
+    match held {
+        // All shards are locked: none is missing.
+        Some(next) => next.ok().flatten(),
+        None => walk_cut(keys, from, count, filter, found),
+    }
+}
+
+/// As [`walk_at_one_moment`], by a cut. A walk that ends within a shard may find some keys behind its end.
+fn walk_cut(
+    keys: &mut Keys,
+    from: Place,
+    count: usize,
+    filter: &Filter<'_>,
+    mut found: impl FnMut(&[u8]),
+) -> Option<Place> {
+    let cut = keys.cut_names(from.shard)?;
+    let (due_ms, hidden) = (keys.due_ms(), &keys.engine().hidden);
+    let (mut visited, mut expired): (usize, Vec<Vec<u8>>) = (0, Vec::new());
+    let (mut place, mut order) = (from, order_at(from.position));
+    loop {
+        let mut visit = |key: NamedKey<'_>| {
+            visited += 1;
+            match filter.judge(&key, hidden, due_ms) {
+                Judged::Expired => expired.push(key.name.to_vec()),
+                Judged::Found => found(key.name),
+                Judged::Other => {}
+            }
+        };
+        order = keys.visit_names(&cut, (place.shard, order), &mut visit)?;
+        let is_enough = visited >= count;
+        let mut visit = |key: NamedKey<'_>| {
+            if filter.judge(&key, hidden, due_ms) == Judged::Found {
+                found(key.name);
+            }
+        };
+        if order < ORDERS && is_enough {
+            keys.visit_changed_names(&cut, place.shard, &mut visit);
+        }
+        if !expired.is_empty() {
+            keys.visit_shard(place.shard, |keys| delete_expired(keys, &expired));
+            expired.clear();
+        }
+        let next = match order {
+            ORDERS => place.next_shard()?,
+            _ => Place { position: position_at(order), ..place },
+        };
+        if is_enough {
+            return Some(next);
+        }
+        (place, order) = (next, order_at(next.position));
+    }
 }
 
 pub(super) static KEYS: Command<Handler> = command("keys", 2, keys as Handler)
@@ -152,14 +255,10 @@ fn keys(ctx: &mut Context<'_>) -> Outcome {
     let Context { keys, reply, .. } = ctx;
     let header = reply.defer();
     let mut count = 0;
-    let mut place = Some(Place::START);
-    while let Some(here) = place {
-        let (_, next) = walk_slice(keys, here, SLICE_KEYS, &filter, |name| {
-            reply.bulk(name);
-            count += 1;
-        });
-        place = next;
-    }
+    walk_at_one_moment(keys, Place::START, usize::MAX, &filter, |name| {
+        reply.bulk(name);
+        count += 1;
+    });
     reply.close_array(header, count);
     Ok(())
 }
@@ -182,14 +281,17 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
     let (filter, count) = parse_scan_options(ctx.rest(2), None)?;
     let Context { keys, reply, .. } = ctx;
     let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut place = Place::from_cursor(cursor);
-    let mut visited = 0;
-    // Empty shards are passed over in one call: their number is bounded.
-    while let Some(here) = place.filter(|_| visited < count) {
-        let (more, next) = walk_slice(keys, here, count - visited, &filter, |name| names.push(name.to_vec()));
-        visited += more;
-        place = next;
-    }
+    let place = match Place::from_cursor(cursor) {
+        None => None,
+        Some(from) if count <= HELD_KEYS_MAX => {
+            let next = keys.holding(|keys| {
+                names.clear();
+                walk_held(keys, from, count, &filter, |name| names.push(name.to_vec()))
+            });
+            next.flatten()
+        }
+        Some(from) => walk_at_one_moment(keys, from, count, &filter, |name| names.push(name.to_vec())),
+    };
     reply.array(2);
     reply.bulk_int(place.map_or(0, |place| place.cursor() as i64));
     reply.array(names.len());
@@ -276,57 +378,81 @@ pub(super) static RANDOMKEY: Command<Handler> = command("randomkey", 1, randomke
     .doc(Group::Generic, "1.0.0", "O(1)", "Returns the name of a random key.")
     .tips(&[Tip::REQUEST_ALL_SHARDS, Tip::RESPONSE_SPECIAL, Tip::NONDETERMINISTIC_OUTPUT]);
 
-/// How often RANDOMKEY looks for a key that has not expired.
-const RANDOM_ATTEMPTS: usize = 100;
 /// Shards of this many keys or more hold about equally many, so that one chosen at random will do. A smaller
 /// one is chosen with the probability of its number of keys among this many.
 const EVEN_SHARD_KEYS: usize = 256;
-/// Shards that are tried before all are counted.
+/// Shards that are tried before all are locked.
 const SHARD_ATTEMPTS: usize = 32;
+/// Keys that are tried, whether they have expired, while all shards are locked.
+const HELD_ATTEMPTS: usize = 100;
 
-/// Where expired keys are kept and no other is found, one of these is the answer, as in Redis.
+/// A key that RANDOMKEY has come upon.
+enum Picked {
+    Live(Vec<u8>),
+    /// It has expired, and is deleted unless such keys are kept.
+    Expired(Vec<u8>),
+}
+
+/// Where expired keys are kept and no other is found, one of these is the answer, as in Redis. A null is
+/// the answer at a moment in which there is no key.
 fn randomkey(ctx: &mut Context<'_>) -> Outcome {
-    let mut kept = None;
-    for _ in 0..RANDOM_ATTEMPTS {
-        let Some(shard) = random_shard(ctx.keys) else { break };
-        match ctx.keys.visit_shard(shard, |keys| random_key_in(keys, shard)).flatten() {
-            Some((name, false)) => {
-                ctx.reply.bulk(&name);
-                return Ok(());
-            }
-            Some((name, true)) if ctx.keys.keeps_expired() => kept = Some(name),
-            _ => {}
+    for _ in 0..SHARD_ATTEMPTS {
+        let shard = ctx.keys.random.below(SHARD_COUNT as u64) as usize;
+        if let Some(Picked::Live(name)) =
+            ctx.keys.visit_shard(shard, |keys| pick_evenly(keys, shard)).flatten()
+        {
+            ctx.reply.bulk(&name);
+            return Ok(());
         }
     }
-    match kept {
+    let found = loop {
+        match ctx.keys.at_one_moment(pick_of_all).flatten() {
+            Some(Picked::Expired(name)) if ctx.keys.keeps_expired() => break Some(name),
+            // Those that were met are deleted: there are fewer each time.
+            Some(Picked::Expired(_)) => {}
+            Some(Picked::Live(name)) => break Some(name),
+            None => break None,
+        }
+    };
+    match found {
         Some(name) => ctx.reply.bulk(&name),
         None => ctx.reply.null(),
     }
     Ok(())
 }
 
-/// A shard that holds keys of the selected database, chosen in proportion to their number.
-fn random_shard(keys: &mut Keys) -> Option<usize> {
-    let len = |keys: &mut Keys, shard: usize| {
-        keys.visit_shard(shard, |keys| keys.visible_len(shard, keys.db())).unwrap_or(0)
-    };
-    for _ in 0..SHARD_ATTEMPTS {
-        let shard = keys.random.below(SHARD_COUNT as u64) as usize;
-        if (keys.random.below(EVEN_SHARD_KEYS as u64) as usize) < len(keys, shard) {
-            return Some(shard);
-        }
-    }
-    let lens: Vec<usize> = (0..SHARD_COUNT).map(|shard| len(keys, shard)).collect();
-    let mut left = keys.random.below(lens.iter().sum::<usize>() as u64) as usize;
-    lens.iter().position(|&len| {
-        let here = left < len;
-        left = left.saturating_sub(len);
-        here
-    })
+/// A random key of a locked shard, with a probability that is higher the more it holds.
+fn pick_evenly(keys: &mut Keys, shard: usize) -> Option<Picked> {
+    let bound = keys.random.below(EVEN_SHARD_KEYS as u64) as usize;
+    if bound < keys.visible_len(shard, keys.db()) { random_key_in(keys, shard) } else { None }
 }
 
-/// A random key of a held shard, and whether it has expired; such a one is deleted, unless those are kept.
-fn random_key_in(keys: &mut Keys, shard: usize) -> Option<(Vec<u8>, bool)> {
+/// A random key; all shards are locked. `None` if there is no key; one that has expired only if some have
+/// been tried.
+fn pick_of_all(keys: &mut Keys) -> Option<Picked> {
+    let mut lens: Vec<usize> = (0..SHARD_COUNT).map(|shard| keys.visible_len(shard, keys.db())).collect();
+    let mut expired = None;
+    for _ in 0..HELD_ATTEMPTS {
+        let mut left = keys.random.below(lens.iter().sum::<usize>() as u64) as usize;
+        let shard = lens.iter().position(|&len| {
+            let here = left < len;
+            left = left.saturating_sub(len);
+            here
+        });
+        match shard.and_then(|shard| random_key_in(keys, shard)) {
+            Some(Picked::Live(name)) => return Some(Picked::Live(name)),
+            None => return None,
+            met => expired = met,
+        }
+        if let Some(shard) = shard {
+            lens[shard] = keys.visible_len(shard, keys.db());
+        }
+    }
+    expired
+}
+
+/// A random key of a locked shard; one that has expired is deleted, unless those are kept.
+fn random_key_in(keys: &mut Keys, shard: usize) -> Option<Picked> {
     let mut random = keys.random.clone();
     let db = keys.shard(shard).keys.db(keys.db());
     let hidden = &keys.engine().hidden;
@@ -337,9 +463,9 @@ fn random_key_in(keys: &mut Keys, shard: usize) -> Option<(Vec<u8>, bool)> {
         .or_else(|| db.iter().find(|entry| hidden.is_any() && !hidden.has_key(entry.key())));
     let name = visible.map(|entry| entry.key().to_vec());
     keys.random = random;
-    name.map(|name| {
-        let expired = keys.delete_if_expired(&Key::new(&name));
-        (name, expired)
+    name.map(|name| match keys.delete_if_expired(&Key::new(&name)) {
+        true => Picked::Expired(name),
+        false => Picked::Live(name),
     })
 }
 

@@ -112,6 +112,11 @@ impl Keys {
         matches!(self.locked, LockedShards::None)
     }
 
+    /// Which shards are locked.
+    pub(crate) fn locked_mut(&mut self) -> &mut LockedShards {
+        &mut self.locked
+    }
+
     /// Whether a shard is locked.
     #[inline]
     pub fn covers(&self, shard: usize) -> bool {
@@ -124,7 +129,7 @@ impl Keys {
             LockedShards::None => Vec::new(),
             LockedShards::One(shard) => vec![*shard],
             LockedShards::Many(shards) => shards.iter().collect(),
-            LockedShards::All => (0..SHARD_COUNT).collect(),
+            LockedShards::Every | LockedShards::All => (0..SHARD_COUNT).collect(),
         }
     }
 

@@ -398,13 +398,12 @@ fn htstats(call: &mut Call<'_>) -> Outcome {
     };
     let mut lens = Vec::with_capacity(SHARD_COUNT);
     let mut bytes = 0;
-    for shard in 0..SHARD_COUNT {
-        call.worker.keys.visit_shard(shard, |keys| {
-            let db = keys.shard(shard).keys.db(db);
+    call.worker.keys.at_one_moment(|keys| {
+        for db in (0..SHARD_COUNT).map(|shard| keys.shard(shard).keys.db(db)) {
             lens.push(db.len());
             bytes += db.table_heap_bytes();
-        });
-    }
+        }
+    });
     let keys: usize = lens.iter().sum();
     let text = format!(
         "[Dictionary HT]\nshards: {SHARD_COUNT}\nnumber of elements: {keys}\nlargest shard: {}\nsmallest shard: {}\ntable bytes: {bytes}\n",

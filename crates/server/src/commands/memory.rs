@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use martlet_base::limits::SHARD_COUNT;
 use martlet_command::generic::memory_usage;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 
+use super::survey::Survey;
 use super::{Call, ServerCommand, ServerHandler};
 use crate::process::resident_bytes;
 use crate::runtime::Worker;
@@ -134,19 +134,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Counts; takes one shard at a time.
-    pub fn of(worker: &mut Worker) -> Figures {
-        let mut databases = std::collections::BTreeMap::<usize, (usize, usize)>::new();
-        for shard in 0..SHARD_COUNT {
-            worker.keys.visit_shard(shard, |keys| {
-                let keys = &keys.shard(shard).keys;
-                for db in keys.made() {
-                    let (len, table_bytes) = databases.entry(db).or_default();
-                    *len += keys.db(db).len();
-                    *table_bytes += keys.db(db).table_heap_bytes();
-                }
-            });
-        }
+    /// Counts, besides what the survey has.
+    pub fn of(worker: &Worker, survey: &Survey) -> Figures {
         let shared = worker.shared;
         let used = martlet_base::alloc::used_bytes() as u64;
         let log_buffer = &shared.persistence.log.buffered_bytes;
@@ -167,7 +156,7 @@ impl Figures {
             replicas,
             gathered: shared.replication.replica.gathered_bytes(),
             log_buffer: log_buffer.load(Ordering::Relaxed) + shared.engine.journal.backlog(),
-            databases: databases.into_iter().map(|(db, (len, table_bytes))| (db, len, table_bytes)).collect(),
+            databases: survey.databases.iter().map(|(db, held)| (*db, held.keys, held.table_bytes)).collect(),
         }
     }
 
@@ -194,7 +183,8 @@ enum Figure {
 
 fn stats(call: &mut Call<'_>) -> Outcome {
     use Figure::{Double, Int, Table};
-    let figures = Figures::of(call.worker);
+    let survey = Survey::of(&mut call.worker.keys, false);
+    let figures = Figures::of(call.worker, &survey);
     let int = |bytes: u64| Int(bytes as i64);
     let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let Figures { used, peak, startup, resident, .. } = figures;

@@ -25,6 +25,7 @@ mod replicaof;
 pub(crate) mod replication;
 mod scripting;
 mod server;
+mod survey;
 
 pub use client::{client_line, close_client};
 

@@ -59,14 +59,17 @@ pub(super) static SLOT_STATS: ServerCommand = command("cluster|slot-stats", -4, 
 fn slot_stats(call: &mut Call<'_>) -> Outcome {
     let own = node(call)?.read(|cluster| views::own_slots(cluster).clone());
     let mut words = call.rest(2);
-    let slots = if call.argc() == 5 && words.option("slotsrange", 2) {
+    let usage = if call.argc() == 5 && words.option("slotsrange", 2) {
         let first = parse_slot(words.value()?).map_err(reply_error)?;
         let last = parse_slot(words.value()?).map_err(reply_error)?;
         if first > last {
             let text = format!("ERR Start slot number {first} is greater than end slot number {last}");
             return Err(Error::Text(text));
         }
-        (first..=last).filter(|slot| own.contains(*slot)).collect()
+        Usage {
+            ordered_by: None,
+            slots: (first..=last).filter(|slot| own.contains(*slot)).map(|slot| (slot, 0)).collect(),
+        }
     } else if words.option("orderby", 1) {
         in_order(call, &own)?
     } else {
@@ -74,13 +77,16 @@ fn slot_stats(call: &mut Call<'_>) -> Outcome {
     };
     let on = call.worker.config().cluster_slot_stats_enabled;
     let metrics: Vec<&Metric> = METRICS.iter().filter(|metric| (metric.is_on)(on)).collect();
-    call.reply.array(slots.len());
-    for slot in slots {
+    call.reply.array(usage.slots.len());
+    for (slot, ordered_by) in usage.slots {
         call.reply.array(2);
         call.reply.int(i64::from(slot));
         call.reply.map(metrics.len());
         for metric in &metrics {
-            let value = (metric.measure)(call, slot)?;
+            let value = match usage.ordered_by {
+                Some(name) if name == metric.name => ordered_by,
+                _ => (metric.measure)(call, slot)?,
+            };
             call.reply.bulk(metric.name.as_bytes());
             call.reply.int(value as i64);
         }
@@ -88,8 +94,15 @@ fn slot_stats(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
+/// The slots of a reply, each with its figure of the metric that they are ordered by: what is shown is
+/// what has put it in its place.
+struct Usage {
+    ordered_by: Option<&'static str>,
+    slots: Vec<(u16, u64)>,
+}
+
 /// The slots of ORDERBY, in its order.
-fn in_order(call: &mut Call<'_>, own: &SlotSet) -> Result<Vec<u16>, Error> {
+fn in_order(call: &mut Call<'_>, own: &SlotSet) -> Result<Usage, Error> {
     let on = call.worker.config().cluster_slot_stats_enabled;
     let mut words = call.rest(3);
     let name = words.value()?;
@@ -120,7 +133,7 @@ fn in_order(call: &mut Call<'_>, own: &SlotSet) -> Result<Vec<u16>, Error> {
         usage.push((slot, (metric.measure)(call, slot)?));
     }
     views::order_usage(&mut usage, is_descending.unwrap_or(true), usize::from(limit.unwrap_or(SLOTS)));
-    Ok(usage.into_iter().map(|(slot, _)| slot).collect())
+    Ok(Usage { ordered_by: Some(metric.name), slots: usage })
 }
 
 /// Bytes of a slot's keys. Its shard is unlocked now and then, as there may be many.

@@ -1,9 +1,5 @@
 //! The section Keysizes: how many keys of each type have how many bytes or elements.
 
-use std::collections::BTreeMap;
-
-use martlet_base::limits::SHARD_COUNT;
-use martlet_keyspace::SIZE_BINS;
 use martlet_values::TYPES;
 
 use super::Text;
@@ -13,23 +9,10 @@ use crate::runtime::Worker;
 /// `db0_distrib_strings_sizes:16=3,1K=1`: each number is that of the keys from this size up to the next power
 /// of two.
 pub(super) fn keysizes(worker: &mut Worker, text: &mut Text) {
-    let mut totals: BTreeMap<usize, [[u64; SIZE_BINS]; TYPES.len()]> = BTreeMap::new();
-    for shard in 0..SHARD_COUNT {
-        worker.keys.visit_shard(shard, |keys| {
-            let shard = &keys.shard(shard).keys;
-            for index in shard.used() {
-                let Some(sizes) = shard.db(index).sizes() else { continue };
-                let total = totals.entry(index).or_insert_with(|| [[0; SIZE_BINS]; TYPES.len()]);
-                for (sums, data_type) in total.iter_mut().zip(TYPES) {
-                    let Some(counts) = sizes.of(data_type.kind) else { continue };
-                    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += u64::from(*count));
-                }
-            }
-        });
-    }
+    let survey = text.survey(worker);
     text.title("Keysizes");
-    for (index, total) in &totals {
-        for (counts, data_type) in total.iter().zip(TYPES) {
+    for (index, held) in &survey.databases {
+        for (counts, data_type) in held.sizes.iter().flat_map(|sizes| sizes.iter()).zip(TYPES) {
             let Some(name) = data_type.keysizes else { continue };
             let bins: Vec<String> = counts
                 .iter()

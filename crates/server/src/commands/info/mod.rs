@@ -5,8 +5,11 @@ mod persistence;
 mod sections;
 mod traffic;
 
+use std::rc::Rc;
+
 use martlet_command::{Flags, Group, Outcome, Tip, command};
 
+use super::survey::Survey;
 use super::{Call, ServerCommand, ServerHandler};
 use crate::runtime::Worker;
 
@@ -63,29 +66,40 @@ const SECTIONS: &[Section] = &[
 
 /// INFO's text as it grows.
 #[derive(Default)]
-pub(super) struct Text(String);
+pub(super) struct Text {
+    text: String,
+    /// What its sections report of all shards, once one of them has asked.
+    survey: Option<Rc<Survey>>,
+    /// Whether a section reports sizes.
+    has_sizes: bool,
+}
 
 impl Text {
+    /// What all sections of the reply report of the shards.
+    fn survey(&mut self, worker: &mut Worker) -> Rc<Survey> {
+        self.survey.get_or_insert_with(|| Rc::new(Survey::of(&mut worker.keys, self.has_sizes))).clone()
+    }
+
     /// Begins a section.
     fn title(&mut self, name: &str) {
-        if !self.0.is_empty() {
-            self.0.push_str("\r\n");
+        if !self.text.is_empty() {
+            self.text.push_str("\r\n");
         }
-        self.0.push_str("# ");
-        self.0.push_str(name);
-        self.0.push_str("\r\n");
+        self.text.push_str("# ");
+        self.text.push_str(name);
+        self.text.push_str("\r\n");
     }
 
     /// Adds a field.
     fn field(&mut self, name: &str, value: impl std::fmt::Display) {
         use std::fmt::Write;
         // Writing to a string cannot fail.
-        let _ = write!(self.0, "{name}:{value}\r\n");
+        let _ = write!(self.text, "{name}:{value}\r\n");
     }
 
     /// Bytes of the text: they are not part of its figures.
     fn heap_bytes(&self) -> u64 {
-        self.0.capacity() as u64
+        self.text.capacity() as u64
     }
 }
 
@@ -101,19 +115,20 @@ pub(crate) fn render<'s>(worker: &mut Worker, wanted: impl Iterator<Item = &'s [
     let named = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word.as_bytes()));
     let all = named("all") || named("everything");
     let default = names.is_empty() || named("default");
-    let mut text = Text::default();
-    for section in SECTIONS {
-        let is_wanted = match section.shown {
-            Shown::Plain => all || default,
-            Shown::WithHotKeys => (all || default) && worker.shared.hotkeys.has_session(),
-            Shown::All => all,
-            Shown::Named => false,
-        };
-        if is_wanted || named(section.name) {
-            (section.write)(worker, &mut text);
-        }
-    }
-    text.0
+    let is_wanted = |section: &&Section| {
+        named(section.name)
+            || match section.shown {
+                Shown::Plain => all || default,
+                Shown::WithHotKeys => (all || default) && worker.shared.hotkeys.has_session(),
+                Shown::All => all,
+                Shown::Named => false,
+            }
+    };
+    let wanted: Vec<&Section> = SECTIONS.iter().filter(is_wanted).collect();
+    let has_sizes = wanted.iter().any(|section| section.name == "keysizes");
+    let mut text = Text { has_sizes, ..Text::default() };
+    wanted.iter().for_each(|section| (section.write)(worker, &mut text));
+    text.text
 }
 
 /// The names of all sections; those that ask every shard come last.

@@ -1,16 +1,17 @@
 //! INFO's sections on the server and its data.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::lock;
 use martlet_journal::Follower;
-use martlet_keyspace::Kind;
 use martlet_spec::Module;
 
 use super::{Text, human};
 use crate::cluster::node::Waiting;
 use crate::commands::memory::Figures;
+use crate::commands::survey::Held;
 use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
 use crate::replication::primary::Phase;
@@ -85,15 +86,7 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     let largest =
         |size: fn(&crate::clients::ClientInfo) -> usize| all.iter().map(|c| size(c)).max().unwrap_or(0);
     let blocked = shared.blocked_clients.load(Ordering::Relaxed);
-    let (mut blocking_keys, mut until_removed, mut watched_keys) = (0, 0, 0);
-    for shard in 0..SHARD_COUNT {
-        worker.keys.visit_shard(shard, |keys| {
-            let hooks = &keys.shard(shard).hooks;
-            blocking_keys += hooks.blocked_key_count();
-            until_removed += hooks.blocked_until_removed_count();
-            watched_keys += hooks.watched_key_count();
-        });
-    }
+    let survey = text.survey(worker);
     let watching = all.iter().filter(|c| c.watching.load(Ordering::Relaxed) > 0).count();
     text.title("Clients");
     let replicas = worker.shared.replication.primary.count();
@@ -115,13 +108,14 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     text.field("pubsub_clients", shared.hub.clients.load(Ordering::Relaxed));
     text.field("watching_clients", watching);
     text.field("clients_in_timeout_table", blocked);
-    text.field("total_watched_keys", watched_keys);
-    text.field("total_blocking_keys", blocking_keys);
-    text.field("total_blocking_keys_on_nokey", until_removed);
+    text.field("total_watched_keys", survey.watched_keys);
+    text.field("total_blocking_keys", survey.blocking_keys);
+    text.field("total_blocking_keys_on_nokey", survey.until_removed);
 }
 
 pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
-    let mut figures = Figures::of(worker);
+    let survey = text.survey(worker);
+    let mut figures = Figures::of(worker, &survey);
     figures.used = figures.used.saturating_sub(text.heap_bytes());
     let Figures { used, peak, startup, resident, clients, .. } = figures;
     let (overhead, dataset) = (figures.overhead(), figures.dataset());
@@ -286,39 +280,35 @@ pub(super) fn cluster(worker: &mut Worker, text: &mut Text) {
 const TTL_SAMPLE: usize = 16;
 
 pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
-    #[derive(Clone, Default)]
-    struct Totals {
-        keys: usize,
-        expires: usize,
-        field_expires: usize,
-        ttl_ms: u128,
-        sampled: usize,
+    let survey = text.survey(worker);
+    let averages_ms = average_ttls_ms(worker);
+    text.title("Keyspace");
+    for (index, held) in survey.databases.iter().filter(|(_, held)| held.visible > 0) {
+        let average_ms = averages_ms.get(index).copied().unwrap_or(0);
+        let Held { visible, expiring, with_parts_that_expire, .. } = held;
+        text.field(
+            &format!("db{index}"),
+            format!(
+                "keys={visible},expires={expiring},avg_ttl={average_ms},subexpiry={with_parts_that_expire}"
+            ),
+        );
     }
-    let mut totals = vec![Totals::default(); worker.settings.databases];
+}
+
+/// The average remaining time of some keys of each database; an estimate, for which shards are locked one
+/// by one.
+fn average_ttls_ms(worker: &mut Worker) -> BTreeMap<usize, u128> {
+    let mut sums: BTreeMap<usize, (u128, usize)> = BTreeMap::new();
     let now_ms = worker.now_ms;
-    for shard_index in 0..SHARD_COUNT {
-        worker.keys.visit_shard(shard_index, |keys| {
-            let shard = &keys.shard(shard_index).keys;
+    for shard in 0..SHARD_COUNT {
+        worker.keys.visit_shard(shard, |keys| {
+            let shard = &keys.shard(shard).keys;
             for index in shard.used() {
-                let (db, total) = (shard.db(index), &mut totals[index]);
-                let (hidden, hidden_expires) = keys.hidden_len(shard_index, index);
-                total.keys += db.len() - hidden;
-                total.expires += db.expiring_len() - hidden_expires;
-                let (sum, count) = db.ttl_sum_ms(now_ms, TTL_SAMPLE);
-                total.ttl_ms += sum;
-                total.sampled += count;
-                let timed = db.versions().filter(|(kind, _, _)| matches!(kind, Kind::Hash | Kind::Set));
-                total.field_expires += timed.map(|(_, _, count)| count).sum::<usize>();
+                let (sum_ms, count) = shard.db(index).ttl_sum_ms(now_ms, TTL_SAMPLE);
+                let all = sums.entry(index).or_default();
+                *all = (all.0 + sum_ms, all.1 + count);
             }
         });
     }
-    text.title("Keyspace");
-    for (index, total) in totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
-        let average_ms = total.ttl_ms.checked_div(total.sampled as u128).unwrap_or(0);
-        let Totals { keys, expires, field_expires, .. } = total;
-        text.field(
-            &format!("db{index}"),
-            format!("keys={keys},expires={expires},avg_ttl={average_ms},subexpiry={field_expires}"),
-        );
-    }
+    sums.into_iter().map(|(index, (ms, count))| (index, ms.checked_div(count as u128).unwrap_or(0))).collect()
 }

@@ -107,10 +107,7 @@ pub fn end(
 
 /// Whether there is no key.
 pub fn is_empty(shared: &'static Shared, generation: u64) -> Option<bool> {
-    alone(shared, generation, |worker, _| {
-        let databases = worker.settings.databases;
-        (0..databases).all(|db| worker.keys.count(db) == 0)
-    })
+    alone(shared, generation, |worker, _| worker.keys.is_empty())
 }
 
 /// Has clients see that data is being loaded while the data set stays, which is served in that time if it is

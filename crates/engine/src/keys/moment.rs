@@ -1,0 +1,110 @@
+//! The whole keyspace, or some shards of it, at one moment, beside the other threads.
+//!
+//! Commands that report on many shards lock all of them before they look at the first one's keys go out of
+//! date: so their answer is the state at the moment in which the last lock was taken. Shards are locked in
+//! ascending order. A thread that meets a locked shard unlocks its own and waits for that one alone, so
+//! that others wait for a long command only if they want its shards; but not more than [`PATIENCE`] times,
+//! then it keeps what it has.
+
+use martlet_base::limits::SHARD_COUNT;
+
+use super::Keys;
+use crate::shards::LockedShards;
+
+/// How often a thread begins again before it waits with shards locked.
+const PATIENCE: usize = 8;
+
+/// This shard was not free; to be passed on to [`Keys::holding`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Contended(usize);
+
+impl Keys {
+    /// Runs `work` with every shard locked, beside the other threads: for what takes some microseconds.
+    /// Nothing else may be locked, unless all are. `None`, and [`Keys::gave_up`], if it would have to wait
+    /// while a script is busy.
+    pub fn at_one_moment<R>(&mut self, work: impl FnOnce(&mut Keys) -> R) -> Option<R> {
+        let mut work = Some(work);
+        self.holding(|keys| {
+            keys.lock_every_shard()?;
+            Ok(work.take().map(|work| work(keys)))
+        })
+        .flatten()
+    }
+
+    /// Runs `work`, which locks shards by [`Keys::lock_also`]; they stay locked until its end. If one of
+    /// them is not free, all are unlocked, and `work` is run again. Nothing else may be locked, unless all
+    /// are. `None`, and [`Keys::gave_up`], if it would have to wait while a script is busy.
+    pub fn holding<R>(&mut self, mut work: impl FnMut(&mut Keys) -> Result<R, Contended>) -> Option<R> {
+        if self.has_all_shards() || matches!(self.locked, LockedShards::Every) {
+            return work(self).ok();
+        }
+        debug_assert!(matches!(self.locked, LockedShards::None));
+        for attempt in 0.. {
+            self.waits_locked = attempt >= PATIENCE;
+            let result = work(self);
+            self.release();
+            match result {
+                Ok(result) => return Some(result),
+                Err(Contended(shard)) if self.engine.lock_unless_busy(shard) => self.engine.unlock(shard),
+                Err(_) => break,
+            }
+        }
+        self.gave_up = true;
+        None
+    }
+
+    /// Locks one shard more, inside [`Keys::holding`]: one that is locked already, or is above all of those.
+    ///
+    /// # Errors
+    /// It is not free.
+    pub fn lock_also(&mut self, shard: usize) -> Result<(), Contended> {
+        if self.locked.covers(shard) {
+            return Ok(());
+        }
+        self.take_lock(shard)?;
+        self.locked.add(shard);
+        Ok(())
+    }
+
+    fn lock_every_shard(&mut self) -> Result<(), Contended> {
+        if !self.has_no_shards() {
+            return Ok(());
+        }
+        for shard in 0..SHARD_COUNT {
+            if let Err(contended) = self.take_lock(shard) {
+                (0..shard).for_each(|shard| self.engine.unlock(shard));
+                return Err(contended);
+            }
+        }
+        self.locked = LockedShards::Every;
+        Ok(())
+    }
+
+    fn take_lock(&mut self, shard: usize) -> Result<(), Contended> {
+        let is_locked = match self.waits_locked {
+            true => self.engine.lock_unless_busy(shard),
+            false => self.engine.try_lock(shard),
+        };
+        if is_locked { Ok(()) } else { Err(Contended(shard)) }
+    }
+
+    /// Number of keys in a database that are not hidden, at one moment.
+    pub fn count(&mut self, db: usize) -> usize {
+        self.at_one_moment(|keys| (0..SHARD_COUNT).map(|shard| keys.visible_len(shard, db)).sum())
+            .unwrap_or(0)
+    }
+
+    /// Whether no database has a key that is not hidden.
+    pub fn is_empty(&mut self) -> bool {
+        self.at_one_moment(|keys| {
+            (0..SHARD_COUNT).all(|shard| {
+                let used = keys.shard(shard).keys.used();
+                used.into_iter().all(|db| keys.visible_len(shard, db) == 0)
+            })
+        })
+        .unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests;
