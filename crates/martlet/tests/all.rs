@@ -23,6 +23,7 @@ mod long_replies;
 mod metrics;
 mod migrate;
 mod migrate_under_way;
+mod moments;
 mod persistence;
 mod pipeline;
 mod proxies;

@@ -4,6 +4,7 @@
 pub mod content;
 pub mod liveness;
 pub mod load;
+pub mod moments;
 pub mod peers;
 pub mod server;
 pub mod small_disk;

@@ -133,6 +133,7 @@ fn matches(history: &History, seen: &Seen, state: State) -> bool {
         Seen::Names { db, asked, whole, some } => whole == some && state.0[*db] & asked == *whole,
         Seen::Among(db, found) => found & !state.0[*db] == 0,
         Seen::Count(db, keys) => count(*db) == *keys,
+        Seen::Total(keys) => (0..DATABASES).map(count).sum::<usize>() == *keys,
         Seen::Counts(keys) => (0..DATABASES).all(|db| count(db) == keys[db]),
         Seen::Random(db, None) => state.0[*db] == 0,
         Seen::Random(db, Some(element)) => state.0[*db] & element != 0,
@@ -162,7 +163,9 @@ fn check_iteration(
     match (throughout & !whole, some & !ever) {
         (0, 0) => Ok(()),
         (0, ghosts) => Err(format!("was never there: {}", labels(ghosts))),
-        (missing, _) => Err(format!("was there throughout, and is missing in part or whole: {}", labels(missing))),
+        (missing, _) => {
+            Err(format!("was there throughout, and is missing in part or whole: {}", labels(missing)))
+        }
     }
 }
 
@@ -175,7 +178,8 @@ fn going_back(history: &History, explained: &[(&Read, Explanation)], writer: usi
     let (mut ended, mut newest): (_, Option<(usize, &Read)>) = (by_end.into_iter().peekable(), None);
     let mut violations = Vec::new();
     for (read, explanation) in by_begin {
-        while let Some((earlier, seen)) = ended.next_if(|(other, _)| other.span.ended_ns < read.span.began_ns) {
+        while let Some((earlier, seen)) = ended.next_if(|(other, _)| other.span.ended_ns < read.span.began_ns)
+        {
             if newest.is_none_or(|(index, _)| index < seen.0[writer].0) {
                 newest = Some((seen.0[writer].0, earlier));
             }
@@ -191,7 +195,8 @@ fn going_back(history: &History, explained: &[(&Read, Explanation)], writer: usi
 }
 
 fn names(elements: &[Element], wanted: Elements) -> String {
-    let labels: Vec<&str> = items(wanted).filter_map(|at| elements.get(at)).map(|e| e.label.as_str()).collect();
+    let labels: Vec<&str> =
+        items(wanted).filter_map(|at| elements.get(at)).map(|e| e.label.as_str()).collect();
     if labels.is_empty() { "nothing".to_owned() } else { labels.join(" ") }
 }
 
@@ -209,7 +214,7 @@ fn seen_text(elements: &[Element], seen: &Seen) -> String {
             part => format!("{}, and parts of {}", names(*whole), names(part)),
         },
         Seen::Among(_, found) => names(*found),
-        Seen::Count(_, keys) => keys.to_string(),
+        Seen::Count(_, keys) | Seen::Total(keys) => keys.to_string(),
         Seen::Counts(keys) => format!("{keys:?}"),
         Seen::Random(_, found) => found.map_or_else(|| "nil".to_owned(), names),
         Seen::Digest(text) | Seen::Impossible(text) => text.clone(),

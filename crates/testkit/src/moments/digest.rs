@@ -18,7 +18,8 @@ pub struct Digests {
 
 /// The digits' values; `None` if it is no digest.
 fn parse(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
     digits.filter(|digits| digits.len() == DIGITS)
 }
 
@@ -41,9 +42,9 @@ impl Digests {
         let empty = vec![0; DIGITS];
         let sum = match state.0[0] as Elements {
             0 => empty,
-            _ => (0..self.elements.len())
-                .filter(there)
-                .fold(self.start.clone(), |sum, element| xor(&xor(&sum, &self.elements[element]), &self.start)),
+            _ => (0..self.elements.len()).filter(there).fold(self.start.clone(), |sum, element| {
+                xor(&xor(&sum, &self.elements[element]), &self.start)
+            }),
         };
         sum.iter().filter_map(|digit| char::from_digit(u32::from(*digit), 16)).collect()
     }

@@ -4,18 +4,22 @@
 //! A **history** has writers, which send one request at a time, and reads of any number of clients. A writer
 //! owns some keys, so that the states which these went through are known; only when it went from one to the
 //! next is not, but it was between request and reply. `check.rs` looks for a moment of each read at which all
-//! writers' keys were as the reply says. `run.rs` makes histories on a real server.
+//! writers' keys were as the reply says. `run.rs` makes histories on a real server: `writer.rs`
+//! has what writers send, `reader.rs` what reads say.
 //!
 //! Keys are counted by **elements**: names that every request makes or deletes together. A state is a bit for
 //! each element and database.
 
 mod check;
 mod digest;
+mod reader;
 mod run;
+mod writer;
 
 pub use check::{Violation, check};
 pub use digest::Digests;
 pub use run::{Plan, run};
+pub use writer::Kind;
 
 /// Databases that histories use.
 pub const DATABASES: usize = 2;
@@ -113,6 +117,8 @@ pub enum Seen {
     },
     /// So many keys (DBSIZE).
     Count(usize, usize),
+    /// So many keys in all databases together (MEMORY STATS).
+    Total(usize),
     /// So many keys in each database (INFO).
     Counts([usize; DATABASES]),
     /// A key, or that there is none (RANDOMKEY).
