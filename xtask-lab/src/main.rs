@@ -11,6 +11,7 @@ mod durability;
 mod fairness;
 mod hit_rates;
 mod liveness;
+mod memory_limit;
 mod packages;
 mod python;
 mod report_page;
@@ -62,6 +63,8 @@ enum Chore {
     Fairness(fairness::Options),
     /// Hit rates of a cache at its limit, by eviction policy, against a peer.
     HitRates(hit_rates::Options),
+    /// Resident memory of a cache at its limit, with large values, against a peer.
+    MemoryLimit(memory_limit::Options),
     /// A release: archives of programs for each machine, the Debian package, the source, checksums.
     Dist(packages::DistOptions),
     /// The Debian package installed, started, upgraded and removed in a clean root.
@@ -95,6 +98,7 @@ fn main() {
         Chore::PersistenceCost(options) => durability::run(&options),
         Chore::Fairness(options) => fairness::run(&options),
         Chore::HitRates(options) => hit_rates::run(&options),
+        Chore::MemoryLimit(options) => memory_limit::run(&options),
         Chore::Dist(options) => packages::dist(&options),
         Chore::DebTest(options) => packages::deb_test(&options),
         Chore::Packaging(options) => packages::files(&options),

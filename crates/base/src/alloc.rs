@@ -7,7 +7,7 @@
 use libmimalloc_sys as ffi;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Counters. The threads that start first, those that serve clients among them, have one each; all that start
 /// once these are taken share the last.
@@ -60,6 +60,24 @@ pub fn used_bytes() -> usize {
     let assigned = THREADS.load(Ordering::Relaxed).min(SHARED);
     let counters = USED[..assigned].iter().chain([&USED[SHARED]]);
     counters.map(|counter| counter.0.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
+}
+
+/// Blocks above this size lie by themselves: none of their pages is shared with another block (mimalloc's largest
+/// class of shared pages, see `.cargo/config.toml`). Once freed they stay resident until they are purged or used
+/// for another block.
+const LARGE_MIN_BYTES: usize = 64 << 10;
+/// Bytes of large blocks that were freed since the start.
+static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
+
+#[cold]
+fn note_large_free(bytes: usize) {
+    LARGE_FREED.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+/// Bytes of blocks above 64 KB that were freed since the start, by any thread. Their growth since the last
+/// [`purge`] bounds what these blocks have left resident.
+pub fn large_freed_bytes() -> u64 {
+    LARGE_FREED.load(Ordering::Relaxed)
 }
 
 /// Every block of mimalloc is aligned to a word. (To 16 bytes as it comes, but see `.cargo/config.toml`.)
@@ -134,6 +152,9 @@ unsafe impl GlobalAlloc for Accounting {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         add(-(layout.size() as i64));
+        if layout.size() > LARGE_MIN_BYTES {
+            note_large_free(layout.size());
+        }
         // SAFETY: as in `alloc`.
         unsafe { ffi::mi_free(block.cast()) }
     }
@@ -142,13 +163,17 @@ unsafe impl GlobalAlloc for Accounting {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         add(size as i64 - layout.size() as i64);
         // SAFETY: as in `alloc`.
-        unsafe {
+        let moved: *mut u8 = unsafe {
             if layout.align() <= NATURAL_ALIGN && layout.align() <= size {
                 ffi::mi_realloc(block.cast(), size).cast()
             } else {
                 ffi::mi_realloc_aligned(block.cast(), size, layout.align()).cast()
             }
+        };
+        if layout.size() > LARGE_MIN_BYTES && moved != block {
+            note_large_free(layout.size());
         }
+        moved
     }
 }
 
@@ -162,7 +187,8 @@ pub fn purge_old() {
     };
 }
 
-/// Gives memory that was freed back to the system, as far as the calling thread can.
+/// Gives memory that was freed back to the system: all large blocks and, of smaller ones, what pages hold that
+/// no block of is in use, except those that another thread keeps for its next blocks.
 pub fn purge() {
     // SAFETY: mi_collect may be called at any time from any thread.
     unsafe { libmimalloc_sys::mi_collect(true) };

@@ -1,11 +1,12 @@
 //! The thread that frees large values, so that no thread with a locked shard waits for it, and that gives
 //! freed memory back.
 
+use martlet_base::alloc;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SendError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the idle thread gives memory that was freed back to the system.
 const PURGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -16,6 +17,8 @@ enum Job {
     Drop(usize, Box<dyn Any + Send>),
     /// Call this once earlier jobs are done.
     Tell(Box<dyn FnOnce() + Send>),
+    /// Give freed memory back to the system.
+    Purge,
 }
 
 /// A queue of things to drop, drained by one background thread that ends with the last handle.
@@ -29,6 +32,8 @@ pub struct LazyFree {
 struct Counts {
     pending: AtomicU64,
     freed: AtomicU64,
+    /// [`alloc::large_freed_bytes`] when the youngest freed memory was freed that was given back, or is to be.
+    purged_at_bytes: AtomicU64,
 }
 
 impl LazyFree {
@@ -45,16 +50,26 @@ impl LazyFree {
         let shared = counts.clone();
         std::thread::Builder::new().name("lazyfree".into()).spawn(move || {
             martlet_base::thread::use_batch_scheduling();
+            let mut next_purge = Instant::now() + PURGE_INTERVAL;
+            let mut freed_before_bytes = alloc::large_freed_bytes();
             loop {
-                match jobs.recv_timeout(PURGE_INTERVAL) {
+                match jobs.recv_timeout(next_purge.saturating_duration_since(Instant::now())) {
                     Ok(Job::Drop(objects, it)) => {
                         drop(it);
                         shared.pending.fetch_sub(objects as u64, Ordering::Relaxed);
                         shared.freed.fetch_add(objects as u64, Ordering::Relaxed);
                     }
                     Ok(Job::Tell(tell)) => tell(),
-                    Err(RecvTimeoutError::Timeout) => martlet_base::alloc::purge_old(),
+                    Ok(Job::Purge) => alloc::purge(),
+                    Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
+                }
+                if Instant::now() >= next_purge {
+                    alloc::purge_old();
+                    // It gives back what was freed when the thread last came here.
+                    shared.purged_at_bytes.fetch_max(freed_before_bytes, Ordering::Relaxed);
+                    freed_before_bytes = alloc::large_freed_bytes();
+                    next_purge = Instant::now() + PURGE_INTERVAL;
                 }
             }
         })?;
@@ -68,6 +83,25 @@ impl LazyFree {
             // The thread is gone (it panicked while dropping): it was dropped here instead.
             self.counts.pending.fetch_sub(objects as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Has the thread give freed memory back once large blocks of more than `beyond_bytes` have been freed since it
+    /// last did. Its cost otherwise is a load or two.
+    pub fn purge_beyond(&self, beyond_bytes: u64) {
+        let purged_at = &self.counts.purged_at_bytes;
+        let (freed, before) = (alloc::large_freed_bytes(), purged_at.load(Ordering::Relaxed));
+        if freed.wrapping_sub(before) > beyond_bytes
+            && purged_at.compare_exchange(before, freed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            // Without the thread nothing is given back before the allocator looks itself.
+            let _ = self.queue.send(Job::Purge);
+        }
+    }
+
+    /// The most that large blocks which were freed may have left resident.
+    pub fn unpurged_bytes(&self) -> u64 {
+        let purged_at_bytes = self.counts.purged_at_bytes.load(Ordering::Relaxed);
+        alloc::large_freed_bytes().saturating_sub(purged_at_bytes)
     }
 
     /// Calls `tell`, on the thread, once everything that was left to it before is freed.

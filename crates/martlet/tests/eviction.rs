@@ -1,5 +1,6 @@
 //! Memory at its limit, as clients of a whole server see it.
 
+use martlet_base::random::Random;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
@@ -137,28 +138,79 @@ fn what_was_evicted_is_gone_from_the_append_only_file_too() {
     assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);
 }
 
-/// Replies that are not read, and requests that do not end, take memory: no key is evicted for them.
+/// Replies that are not read, and requests that do not end, take memory that keys have to make room for.
 #[test]
-fn buffers_of_clients_evict_no_keys() {
+fn buffers_of_clients_evict_keys() {
+    let fill = |client: &mut Client| {
+        let value = "x".repeat(VALUE_BYTES);
+        for number in 0..1000 {
+            ok(client, &["SET", &format!("k:{number}"), &value]);
+        }
+        ok(client, &["SET", "long", &"x".repeat(60_000)]);
+        limit(client, "allkeys-lru");
+    };
     let (server, mut client) = start(&["--client-output-buffer-limit", "normal 0 0 0"]);
-    let value = "x".repeat(60_000);
-    for number in 0..20 {
-        ok(&mut client, &["SET", &format!("k:{number}"), &value]);
-    }
-    limit(&mut client, "allkeys-lru");
+    fill(&mut client);
     let mut slow = Client::connect(server.address()).unwrap();
     for _ in 0..600 {
-        slow.send(&["GET", "k:0"]).unwrap();
+        slow.send(&["GETRANGE", "long", "0", "60000"]).unwrap();
     }
-    while info(&mut client, "mem_not_counted_for_evict") < 4 * ROOM_BYTES {}
+    while keys(&mut client) > 500 {}
+
+    let (server, mut client) = start(&[]);
+    fill(&mut client);
     let mut endless = Client::connect(server.address()).unwrap();
     endless.send_raw(b"*2\r\n$3\r\nGET\r\n$20000000\r\n").unwrap();
     endless.send_raw(&vec![b'x'; 10_000_000]).unwrap();
-    for number in 0..100 {
-        ok(&mut client, &["SET", &format!("small:{number}"), "x"]);
+    while keys(&mut client) > 0 {}
+    assert!(info(&mut client, "mem_clients_normal") > 10_000_000);
+    assert_eq!(info(&mut client, "mem_not_counted_for_evict"), 0);
+    // Nothing is left to be evicted.
+    let refused = client.command(&["SET", "k", "v"]).unwrap();
+    assert_eq!(refused, Reply::Error(b"OOM command not allowed when used memory > 'maxmemory'.".to_vec()));
+    drop(endless);
+    while client.command(&["SET", "k", "v"]).unwrap() != Reply::Simple(b"OK".to_vec()) {}
+}
+
+/// What large values leave goes back to the system as fast as others come, so that the process stays near its limit;
+/// and the figures add up.
+#[test]
+fn resident_memory_stays_near_the_limit() {
+    let (server, mut client) = start(&[]);
+    limit(&mut client, "allkeys-lru");
+    let limit = info(&mut client, "used_memory") + (32 << 20);
+    ok(&mut client, &["CONFIG", "SET", "maxmemory", &limit.to_string()]);
+    let before = info(&mut client, "allocator_resident");
+    let value = vec![b'x'; 2 << 20];
+    let mut random = Random::seeded(39);
+    let mut most = 0;
+    for round in 0..1000 {
+        // A third of the values is below half a megabyte, where the allocator would share pages.
+        let bytes = if round % 3 == 0 { random.below(512 << 10) } else { random.below(2 << 20) } as usize;
+        let key = format!("k:{}", random.below(100));
+        assert!(!client.command(&[b"SET", key.as_bytes(), &value[..bytes]]).unwrap().is_error());
+        if round % 20 == 0 && round > 200 {
+            most = most.max(info(&mut client, "allocator_resident"));
+        }
     }
-    assert_eq!((keys(&mut client), info(&mut client, "evicted_keys")), (120, 0));
-    assert!(info(&mut client, "used_memory") > info(&mut client, "maxmemory"));
+    // A value on its way, and the 4 MB that may be resident before they are given back, twice.
+    assert!(most < before + (32 << 20) + (16 << 20), "{most} of {before} and 32 MB");
+    assert!(info(&mut client, "evicted_keys") > 100);
+    let text = client.command(&["INFO", "memory"]).unwrap();
+    let text = String::from_utf8_lossy(text.text().unwrap()).into_owned();
+    let figure = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap().parse::<i64>().unwrap()
+    };
+    let [used, active, resident, rss] =
+        ["allocator_allocated", "allocator_active", "allocator_resident", "used_memory_rss"].map(figure);
+    assert!(active <= resident && resident < rss, "{active} {resident} {rss}");
+    let differences = ["allocator_frag_bytes", "allocator_rss_bytes", "rss_overhead_bytes"].map(figure);
+    assert_eq!(differences, [active - used, resident - active, rss - resident]);
+    assert_eq!(figure("mem_fragmentation_bytes"), rss - used);
+    ok(&mut client, &["FLUSHALL", "SYNC"]);
+    while info(&mut client, "allocator_resident") > before + (8 << 20) {}
+    drop(server);
 }
 
 /// Old values that a snapshot keeps while it is written evict no keys, and are counted until it ends or is

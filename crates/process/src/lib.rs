@@ -25,4 +25,4 @@ pub use signals::{ShutdownSignal, exit_at_once, ignore_hangups, watch_signals};
 pub use system::{LocalTime, Syslog, local_time};
 pub use system::{process_umask, set_socket_owner};
 pub use title::{ProcessTitle, title_text};
-pub use usage::{CpuTime, Whose, cpu_time, resident_bytes, system_memory_bytes};
+pub use usage::{CpuTime, Resident, Whose, cpu_time, resident, resident_bytes, system_memory_bytes};

@@ -37,13 +37,28 @@ pub fn cpu_time(whose: Whose) -> CpuTime {
     CpuTime { system_s: seconds(usage.ru_stime), user_s: seconds(usage.ru_utime) }
 }
 
+/// Resident memory of the process, in bytes; 0 if the kernel does not report it.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Resident {
+    /// All of it.
+    pub bytes: u64,
+    /// The part that no file is behind: the heap, stacks, and data that was changed.
+    pub anonymous_bytes: u64,
+}
+
+/// The process' resident memory.
+pub fn resident() -> Resident {
+    // The second number of proc(5)'s statm is all that is resident, the third what files or shared mappings back.
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = text.split(' ').skip(1).map(|pages| pages.parse::<u64>().unwrap_or(0));
+    let (all, with_file) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    let page_bytes = rustix::param::page_size() as u64;
+    Resident { bytes: all * page_bytes, anonymous_bytes: all.saturating_sub(with_file) * page_bytes }
+}
+
 /// Resident bytes of the process; 0 if the kernel will not say.
 pub fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
-        .unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+    resident().bytes
 }
 
 /// Bytes of memory that the machine has.

@@ -74,8 +74,6 @@ pub struct ClientInfo {
     pub prefixes: AtomicUsize,
     /// Bytes of memory that it holds, as its thread last counted them.
     pub counted_bytes: AtomicUsize,
-    /// Bytes of its buffers that do not count for eviction.
-    pub counted_buffer_bytes: AtomicUsize,
     /// Channels, patterns and shard channels that it is subscribed to.
     pub subscriptions: [AtomicUsize; 3],
     /// Id of the last command, plus one.
@@ -130,7 +128,6 @@ impl ClientInfo {
             watching: AtomicUsize::new(0),
             prefixes: AtomicUsize::new(0),
             counted_bytes: AtomicUsize::new(0),
-            counted_buffer_bytes: AtomicUsize::new(0),
             subscriptions: Default::default(),
             last_command: AtomicUsize::new(0),
             net_input_bytes: AtomicU64::new(0),

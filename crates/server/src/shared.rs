@@ -529,11 +529,6 @@ impl<W> Shared<W> {
         self.threads.iter().fold(0u64, |sum, thread| sum.wrapping_add(thread.client_bytes.get()))
     }
 
-    /// Bytes of memory that clients' buffers hold beyond ordinary ones.
-    pub fn buffer_bytes(&self) -> u64 {
-        self.threads.iter().fold(0u64, |sum, thread| sum.wrapping_add(thread.buffer_bytes.get()))
-    }
-
     /// Has commands that write wait until [`Shared::release_writes`]: a failover or a shutdown is under way.
     pub fn hold_writes(&self) {
         self.write_holds.fetch_add(1, Ordering::SeqCst);

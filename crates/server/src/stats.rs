@@ -102,9 +102,6 @@ pub struct ThreadStats {
     pub prefetch_entries: Counter,
     /// Reads and writes that were processed.
     pub reads_processed: Counter,
-    /// Bytes that its connections hold above what an ordinary one does; of one thread alone it may wrap below
-    /// 0, the sum does not.
-    pub buffer_bytes: Counter,
     /// Bytes of its connections; of one thread alone it may wrap below 0, the sum does not.
     pub client_bytes: Counter,
     /// Writes that were processed.
@@ -137,7 +134,6 @@ impl ThreadStats {
             prefetch_batches: Counter::default(),
             prefetch_entries: Counter::default(),
             reads_processed: Counter::default(),
-            buffer_bytes: Counter::default(),
             client_bytes: Counter::default(),
             writes_processed: Counter::default(),
             error_replies: Counter::default(),

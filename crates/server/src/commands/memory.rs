@@ -119,6 +119,10 @@ pub(super) struct Figures {
     pub startup: u64,
     /// Resident, as the system counts it.
     pub resident: u64,
+    /// The part of it that the allocator has, with threads' stacks and the rings shared with the kernel.
+    pub allocator_resident: u64,
+    /// The most of that which freed large blocks may have left there until it is given back.
+    pub unpurged: u64,
     /// What connections hold.
     pub clients: u64,
     /// Bytes that wait to be written to the append-only file.
@@ -140,12 +144,15 @@ impl Figures {
         let used = martlet_base::alloc::used_bytes() as u64;
         let log_buffer = &shared.persistence.log.buffered_bytes;
         let (stream, beyond) = (shared.engine.journal.stream_bytes(), worker.stream_bytes_beyond_backlog());
+        let resident = martlet_process::resident();
         let replicas = if shared.replication.primary.count() > 0 { beyond } else { 0 };
         Figures {
             used,
             peak: shared.stats.memory_peak.load(Ordering::Relaxed).max(used),
             startup: shared.memory_at_start.load(Ordering::Relaxed),
-            resident: resident_bytes(),
+            resident: resident.bytes,
+            allocator_resident: resident.anonymous_bytes,
+            unpurged: shared.engine.lazy_free.unpurged_bytes(),
             clients: shared
                 .clients
                 .all()
@@ -165,6 +172,13 @@ impl Figures {
         let tables: usize = self.databases.iter().map(|db| db.2).sum();
         (self.startup + self.clients + self.backlog + self.replicas + self.gathered + tables as u64)
             .min(self.used)
+    }
+
+    /// Memory of pages that have a block in use, at least: resident memory of the allocator but what freed large
+    /// blocks may have left.
+    pub fn active(&self) -> u64 {
+        let least = self.allocator_resident.saturating_sub(self.unpurged);
+        least.max(self.used.min(self.allocator_resident))
     }
 
     /// Memory of the data.
@@ -187,7 +201,9 @@ fn stats(call: &mut Call<'_>) -> Outcome {
     let figures = Figures::of(call.worker, &survey);
     let int = |bytes: u64| Int(bytes as i64);
     let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    let Figures { used, peak, startup, resident, .. } = figures;
+    let difference = |bytes: u64, other: u64| Int(bytes as i64 - other as i64);
+    let Figures { used, peak, startup, resident, allocator_resident, .. } = figures;
+    let active = figures.active();
     let keys: usize = figures.databases.iter().map(|db| db.1).sum();
     let beyond_start = used.saturating_sub(startup);
     let unused = Int(resident as i64 - used as i64);
@@ -217,17 +233,16 @@ fn stats(call: &mut Call<'_>) -> Outcome {
         ("dataset.bytes", int(figures.dataset())),
         ("dataset.percentage", Double(ratio(figures.dataset() * 100, beyond_start))),
         ("peak.percentage", Double(ratio(used * 100, peak))),
-        // The allocator does not report kept memory: all resident memory counts as active.
         ("allocator.allocated", int(used)),
-        ("allocator.active", int(resident)),
-        ("allocator.resident", int(resident)),
+        ("allocator.active", int(active)),
+        ("allocator.resident", int(allocator_resident)),
         ("allocator.muzzy", Int(0)),
-        ("allocator-fragmentation.ratio", Double(ratio(resident, used))),
-        ("allocator-fragmentation.bytes", int(resident.saturating_sub(used))),
-        ("allocator-rss.ratio", Double(1.0)),
-        ("allocator-rss.bytes", Int(0)),
-        ("rss-overhead.ratio", Double(1.0)),
-        ("rss-overhead.bytes", Int(0)),
+        ("allocator-fragmentation.ratio", Double(ratio(active, used))),
+        ("allocator-fragmentation.bytes", difference(active, used)),
+        ("allocator-rss.ratio", Double(ratio(allocator_resident, active))),
+        ("allocator-rss.bytes", difference(allocator_resident, active)),
+        ("rss-overhead.ratio", Double(ratio(resident, allocator_resident))),
+        ("rss-overhead.bytes", difference(resident, allocator_resident)),
         ("fragmentation", Double(ratio(resident, used))),
         ("fragmentation.bytes", unused),
     ]);

@@ -4,45 +4,35 @@
 //! the largest are disconnected, before a reply leaves that would show it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use martlet_base::sync::lock;
-use martlet_engine::Counter;
 
 use super::Worker;
 use crate::clients::Disconnects as _;
 use crate::clients::{ClientInfo, flag};
 use crate::connection::Connection;
 
-/// Bytes of a connection that count against `maxmemory` as keys do: its own and those of ordinary buffers,
-/// which every client of Redis has.
-const ORDINARY_BYTES: usize = 16 * 1024;
-
 impl Worker {
     /// Counts a connection's present memory, with `reply_bytes` of replies that it does not have yet.
     #[inline]
     pub(super) fn count_memory(&self, connection: &Connection, reply_bytes: usize) {
-        self.recount(connection, connection.heap_bytes() + reply_bytes, connection.reply_bytes_elsewhere());
+        self.recount(connection, connection.heap_bytes() + reply_bytes + connection.reply_bytes_elsewhere());
     }
 
     /// Counts a connection that ends.
     pub(super) fn uncount_memory(&self, connection: &Connection) {
-        self.recount(connection, 0, 0);
+        self.recount(connection, 0);
     }
 
     #[inline]
-    fn recount(&self, connection: &Connection, own_bytes: usize, elsewhere_bytes: usize) {
-        let info = &connection.info;
-        let recount = |counted: &AtomicUsize, total: &Counter, bytes: usize| {
-            let before = counted.load(Ordering::Relaxed);
-            if bytes != before {
-                total.add((bytes as u64).wrapping_sub(before as u64));
-                counted.store(bytes, Ordering::Relaxed);
-            }
-        };
-        recount(&info.counted_bytes, &self.stats().client_bytes, own_bytes + elsewhere_bytes);
-        let buffers = own_bytes.saturating_sub(ORDINARY_BYTES);
-        recount(&info.counted_buffer_bytes, &self.stats().buffer_bytes, buffers);
+    fn recount(&self, connection: &Connection, bytes: usize) {
+        let counted = &connection.info.counted_bytes;
+        let before = counted.load(Ordering::Relaxed);
+        if bytes != before {
+            self.stats().client_bytes.add((bytes as u64).wrapping_sub(before as u64));
+            counted.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Disconnects the largest clients until all together are within `maxmemory-clients`. No shard may be

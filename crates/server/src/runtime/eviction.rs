@@ -19,6 +19,9 @@ const BATCH_KEYS: usize = 16;
 const SLACK_MAX_BYTES: u64 = 64 << 10;
 /// Part of the limit that one thread may add before it looks again, while that is less.
 const SLACK_PART: u64 = 4096;
+/// Part of the limit that large blocks may leave resident once they are freed, and the least such room.
+const UNPURGED_PART: u64 = 16;
+const UNPURGED_MIN_BYTES: u64 = 4 << 20;
 
 /// One thread's view of the limit.
 pub(crate) struct Memory {
@@ -121,6 +124,8 @@ impl Worker {
         self.get_within_limit();
         // Only now: the freed bytes are not the thread's to use before it looks again.
         self.memory.look_at_bytes = alloc::thread_bytes().saturating_add(self.memory.slack_bytes);
+        let unpurged_bytes = (self.memory.limit_bytes / UNPURGED_PART).max(UNPURGED_MIN_BYTES);
+        self.shared.engine.lazy_free.purge_beyond(unpurged_bytes);
         if !self.keys.ready.is_empty() {
             self.serve_ready();
         }
@@ -176,8 +181,8 @@ impl Worker {
         found
     }
 
-    /// Bytes above the limit, without clients' buffers and what only a snapshot keeps: no key is evicted for
-    /// them.
+    /// Bytes above the limit, without what replicas are behind by and what only a snapshot keeps: no key is
+    /// evicted for them.
     fn excess_bytes(&self) -> u64 {
         self.bytes_to_evict().saturating_sub(self.memory.slack_bytes as u64)
     }
@@ -192,8 +197,8 @@ impl Worker {
         let used = alloc::used_bytes() as u64 + self.memory.slack_bytes as u64;
         let gathered = self.shared.replication.replica.gathered_bytes();
         let snapshot = self.shared.engine.snapshot.held_bytes();
-        let buffers = self.shared.buffer_bytes() + self.stream_bytes_beyond_backlog() + gathered + snapshot;
-        used.saturating_sub(buffers).saturating_sub(self.memory.limit_bytes)
+        let not_counted = self.stream_bytes_beyond_backlog() + gathered + snapshot;
+        used.saturating_sub(not_counted).saturating_sub(self.memory.limit_bytes)
     }
 }
 
