@@ -13,6 +13,7 @@ pub mod generic;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
+pub mod json;
 pub mod list;
 pub mod run;
 pub mod set;
@@ -46,6 +47,7 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     geo::COMMANDS,
     hash::COMMANDS,
     hyperloglog::COMMANDS,
+    json::COMMANDS,
     list::COMMANDS,
     set::COMMANDS,
     sort::COMMANDS,

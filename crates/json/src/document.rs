@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::limits::DEPTH_LIMIT;
 use crate::path::PlaceStep;
-use crate::value::{Array, Node, Value, View};
+use crate::value::{Array, Node, Typed, Value, View};
 
 /// See the module's description.
 #[derive(Clone)]
@@ -49,6 +49,11 @@ impl Document {
             View::Object(object) => object.is_empty(),
             _ => false,
         }
+    }
+
+    /// Whether an array in it has a float type narrower than `f64`, which only CBOR keeps.
+    pub fn has_narrow_floats(&self) -> bool {
+        has_narrow_floats(&self.root)
     }
 
     /// The parts of a removed document, to be freed in slices.
@@ -117,6 +122,17 @@ impl Document {
 impl std::fmt::Debug for Document {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.root.fmt(f)
+    }
+}
+
+fn has_narrow_floats(value: &Value) -> bool {
+    match value.view() {
+        View::Array(Array::Typed(typed)) => {
+            matches!(typed, Typed::F16(_) | Typed::Bf16(_) | Typed::F32(_))
+        }
+        View::Array(Array::Values(values)) => values.iter().any(has_narrow_floats),
+        View::Object(object) => object.members().iter().any(|member| has_narrow_floats(member.value())),
+        _ => false,
     }
 }
 

@@ -147,6 +147,16 @@ impl Path {
         Path { original: ".".into(), text: "$".into(), is_legacy: true, query: Query::Steps(Vec::new()) }
     }
 
+    /// Whether a path of this text is of the dialect of JSONPath, well-formed or not.
+    pub fn is_jsonpath(text: &str) -> bool {
+        parse::is_jsonpath(text)
+    }
+
+    /// The same path in the other dialect, if it is legacy: it leads to all places.
+    pub fn into_jsonpath(self) -> Path {
+        Path { is_legacy: false, ..self }
+    }
+
     /// The path as it was given.
     pub fn original(&self) -> &str {
         &self.original

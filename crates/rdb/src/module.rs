@@ -60,6 +60,11 @@ impl ModuleId {
         self.0 >> VERSION_BITS == other.0 >> VERSION_BITS
     }
 
+    /// The id of the same type with another version of the encoding.
+    pub const fn of_version(self, version: u16) -> ModuleId {
+        ModuleId(self.0 >> VERSION_BITS << VERSION_BITS | version as u64)
+    }
+
     /// The version of the type's encoding.
     pub fn version(self) -> u16 {
         (self.0 & ((1 << VERSION_BITS) - 1)) as u16

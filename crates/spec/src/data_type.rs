@@ -141,8 +141,16 @@ pub static ARRAY: TypeView = TypeView {
     is_always_listed: false,
 };
 
+/// JSON documents. No command measures one whatever its root is.
+pub static JSON: TypeView = TypeView {
+    name: "ReJSON-RL",
+    length: None,
+    beginning: Some(Beginning { command: "JSON.GET", arguments: &[], form: Form::Text }),
+    is_always_listed: false,
+};
+
 /// All types, in the order in which redis-cli lists them.
-pub static DATA_TYPES: &[&TypeView] = &[&STRING, &LIST, &SET, &HASH, &ZSET, &STREAM, &ARRAY];
+pub static DATA_TYPES: &[&TypeView] = &[&STRING, &LIST, &SET, &HASH, &ZSET, &STREAM, &ARRAY, &JSON];
 
 /// The type that TYPE calls so.
 pub fn data_type(name: &str) -> Option<&'static TypeView> {
@@ -158,7 +166,7 @@ mod tests {
         for known in DATA_TYPES {
             assert_eq!(data_type(known.name), Some(*known));
         }
-        assert_eq!(data_type("ReJSON-RL"), None);
+        assert_eq!(data_type("rejson-rl"), None);
         assert!(STRING.length.as_ref().is_some_and(Length::is_size));
         assert!(LIST.length.as_ref().is_some_and(|length| !length.is_size()));
     }
@@ -167,6 +175,10 @@ mod tests {
     fn beginnings_have_the_announced_limits() {
         for known in DATA_TYPES {
             let Some(beginning) = &known.beginning else { continue };
+            if beginning.arguments.is_empty() {
+                assert_eq!(beginning.form, Form::Text, "{}: the whole value is one text", known.name);
+                continue;
+            }
             let last = match beginning.form {
                 Form::Text => BEGINNING_BYTES - 1,
                 _ if beginning.arguments.contains(&"99") => BEGINNING_ELEMENTS - 1,

@@ -72,6 +72,11 @@ impl<'a> Export<'a> {
         });
     }
 
+    /// A value that is JSON text already.
+    pub fn json(&mut self, text: &[u8]) {
+        self.item(|out| out.write_all(text));
+    }
+
     /// The end.
     ///
     /// # Errors

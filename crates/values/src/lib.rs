@@ -17,6 +17,7 @@ mod export;
 pub mod file;
 mod form;
 mod hash;
+mod json;
 mod list;
 mod module;
 pub mod payload;
@@ -41,6 +42,7 @@ pub use form::{
     Form, Readable, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_NEWEST, VERSION_OLDEST,
     VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
 };
+pub use json::Json;
 pub use martlet_rdb::Error;
 pub use module::{ModuleDescriptor, ModuleType, built_in_views, install};
 
@@ -55,6 +57,9 @@ pub static TYPES: [&Descriptor; 8] = [
     &stream::DESCRIPTOR,
     &array::DESCRIPTOR,
 ];
+
+/// Types that Redis has as modules'.
+static MODULE_TYPES: [&ModuleDescriptor; 1] = [&json::DESCRIPTOR];
 
 /// The descriptor of a kind.
 #[inline]

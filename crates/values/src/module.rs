@@ -18,7 +18,7 @@ use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
 use crate::digest::Digest;
 use crate::export::Export;
 use crate::form::VERSION_MODULES;
-use crate::payload;
+use crate::{MODULE_TYPES, payload};
 
 const MODULE: u8 = 7;
 
@@ -26,13 +26,17 @@ const MODULE: u8 = 7;
 pub trait ModuleType: ModuleObject + Clone {
     /// The name in the type's id.
     const NAME: &'static [u8; NAME_CHARACTERS];
-    /// Versions of the encoding that are read, from the oldest to the one that is written; a value of another
+    /// Versions of the encoding that are read and written, from the oldest to the latest; a value of another
     /// version is [`Carried`].
     const ENCODING_VERSIONS: std::ops::RangeInclusive<u16>;
     /// See [`DataType::VIEW`]; without one, tools show such values as they show those of unknown types.
     const VIEW: Option<&'static TypeView> = None;
 
-    /// Writes the value's items in the latest version.
+    /// The version of the encoding in which [`ModuleType::save`] writes this value.
+    fn written_version(&self) -> u16 {
+        *Self::ENCODING_VERSIONS.end()
+    }
+    /// Writes the value's items.
     fn save(&self, items: &mut ItemWriter<'_, '_>);
     /// Reads a value's items, up to their end.
     ///
@@ -55,6 +59,7 @@ pub struct ModuleDescriptor {
     pub view: Option<&'static TypeView>,
     reads: fn(u16) -> bool,
     id: ModuleId,
+    version: fn(&ModuleValue) -> u16,
     is: fn(&ModuleValue) -> bool,
     save: fn(&ModuleValue, &mut ItemWriter<'_, '_>),
     load: fn(&mut ItemReader<'_>, u16) -> Result<ModuleValue, Error>,
@@ -70,6 +75,7 @@ impl ModuleDescriptor {
             view: T::VIEW,
             reads: |version| T::ENCODING_VERSIONS.contains(&version),
             id: ModuleId::new(T::NAME, *T::ENCODING_VERSIONS.end()),
+            version: |value| value.get::<T>().map_or(*T::ENCODING_VERSIONS.end(), T::written_version),
             is: |value| value.get::<T>().is_some(),
             save: |value, items| {
                 if let Some(object) = value.get::<T>() {
@@ -96,8 +102,6 @@ impl ModuleDescriptor {
     }
 }
 
-/// Types of modules that the server has.
-static BUILT_IN: [&ModuleDescriptor; 0] = [];
 static INSTALLED: OnceLock<&'static [&'static ModuleDescriptor]> = OnceLock::new();
 
 /// Adds types of modules, once and before any value is read; whether none were added before.
@@ -107,12 +111,12 @@ pub fn install(types: &'static [&'static ModuleDescriptor]) -> bool {
 
 /// The views that tools have of the data types of this server.
 pub fn built_in_views() -> impl Iterator<Item = &'static TypeView> {
-    let of_modules = BUILT_IN.iter().filter_map(|known| known.view);
+    let of_modules = MODULE_TYPES.iter().filter_map(|known| known.view);
     crate::TYPES.iter().filter_map(|known| known.view).chain(of_modules)
 }
 
 fn known() -> impl Iterator<Item = &'static ModuleDescriptor> {
-    BUILT_IN.iter().chain(INSTALLED.get().copied().unwrap_or_default()).copied()
+    MODULE_TYPES.iter().chain(INSTALLED.get().copied().unwrap_or_default()).copied()
 }
 
 /// The descriptor of the value's type, if it has one.
@@ -144,7 +148,7 @@ impl DataType for ModuleValue {
         if let Some(carried) = self.get::<Carried>() {
             carried.write(out);
         } else if let Some(known) = of_value(self) {
-            let mut items = ItemWriter::new(out, known.id, compress);
+            let mut items = ItemWriter::new(out, known.id.of_version((known.version)(self)), compress);
             (known.save)(self, &mut items);
             items.end();
         }

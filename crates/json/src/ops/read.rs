@@ -7,20 +7,30 @@ use crate::path::{Found, Path};
 use crate::text::{Layout, Writer};
 use crate::value::{Kind, Node, Value, View};
 
-/// JSON.GET's text. One legacy path answers the first value there, one JSONPath an array of all; several
-/// answer an object from each path to its values, which are arrays if any of the paths is a JSONPath.
+/// JSON.GET's text for one path: the first value at a legacy one, an array of all at a JSONPath.
 ///
 /// # Errors
-/// Nothing stands at a legacy path, or a limit of paths. Of several paths, those that cannot be parsed are
-/// left out by the caller, as ReJSON does.
-pub fn get(document: &Document, paths: &[Path], layout: Layout<'_>) -> Result<Vec<u8>> {
+/// Nothing stands at a legacy path, or a limit of paths.
+pub fn get(document: &Document, path: &Path, layout: Layout<'_>) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    write_at(document, path, path.is_legacy(), path.text(), &mut Writer::new(layout, &mut out))?;
+    Ok(out)
+}
+
+/// JSON.GET's text for several paths: an object from each path to its values, which are arrays unless all
+/// paths of the request are legacy ones (`is_legacy`). Those that cannot be parsed are left out by the
+/// caller, as ReJSON does.
+///
+/// # Errors
+/// As those of [`get`].
+pub fn get_several(
+    document: &Document,
+    paths: &[Path],
+    is_legacy: bool,
+    layout: Layout<'_>,
+) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut writer = Writer::new(layout, &mut out);
-    if let [path] = paths {
-        write_at(document, path, path.is_legacy(), path.text(), &mut writer)?;
-        return Ok(out);
-    }
-    let is_legacy = paths.iter().all(Path::is_legacy);
     writer.open(b'{');
     for (at, path) in paths.iter().enumerate() {
         if paths.iter().take(at).any(|earlier| earlier.original() == path.original()) {

@@ -166,7 +166,12 @@ impl Store {
             [path] => vec![Path::parse(path.as_bytes())?],
             several => several.iter().filter_map(|path| Path::parse(path.as_bytes()).ok()).collect(),
         };
-        ops::get(document, &paths, layout).map(|text| bulk(&text))
+        let is_legacy = paths.iter().all(Path::is_legacy);
+        match &paths[..] {
+            [path] => ops::get(document, path, layout),
+            paths => ops::get_several(document, paths, is_legacy, layout),
+        }
+        .map(|text| bulk(&text))
     }
 
     fn delete(&mut self, arguments: &[&str]) -> Result<String> {

@@ -97,7 +97,25 @@ fn samples(kind: Kind) -> Vec<(Vec<Words>, Words)> {
             .collect(),
         Kind::Module => [3, 3_000]
             .into_iter()
-            .flat_map(|n| [lines(n, &|i| format!("BAG.ADD k w{i:05} 2"), "BAG.ADD k w00001 3"), restore(n)])
+            .flat_map(|n| {
+                let member = |i: usize| match i {
+                    0 => "JSON.SET k $ {}".to_owned(),
+                    i if i % 2 == 0 => format!(r#"JSON.SET k $.m{i} {{"a":[{i},null,"text"]}}"#),
+                    i => format!(r#"JSON.SET k $.m{i} "a-text-that-is-longer-than-a-word-{i}""#),
+                };
+                let element = |i: usize| match i {
+                    0 => "JSON.SET k $ [] FPHA BF16".to_owned(),
+                    1 => "JSON.ARRAPPEND k $ [1,2,3]".to_owned(),
+                    2 => "JSON.SET k $[0] [0.5,1.25,3] FPHA FP16".to_owned(),
+                    i => format!("JSON.ARRAPPEND k $ {i}.5"),
+                };
+                [
+                    lines(n, &|i| format!("BAG.ADD k w{i:05} 2"), "BAG.ADD k w00001 3"),
+                    lines(n, &member, "JSON.NUMINCRBY k $.m2.a[0] 1"),
+                    lines(n, &element, "JSON.ARRPOP k"),
+                    restore(n),
+                ]
+            })
             .collect(),
         Kind::Stream => {
             let grouped = |i: usize| match i {
