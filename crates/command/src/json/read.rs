@@ -20,7 +20,7 @@ pub(super) static GET: Command<Handler> = command("json.get", -2, get as Handler
     .acl(READS)
     .syntax(
         "key:k0 ?indent=INDENT ?newline=NEWLINE ?space=SPACE \
-         ?format=FORMAT(string|expand1|expand) ?*path",
+         ?format=FORMAT(string:x|expand1:x|expand:x) ?*path",
     )
     .doc(
         GROUP,

@@ -24,6 +24,8 @@ pub struct Case {
     pub line: usize,
     /// The servers that it is for; empty: all.
     pub servers: Vec<ServerFilter>,
+    /// The module that the server must have.
+    pub module: Option<String>,
     /// The only protocol under which it is meaningful.
     pub protocol: Option<Protocol>,
     /// CONFIG parameters for the length of the case.
@@ -142,7 +144,8 @@ pub fn version_of(text: &str) -> Result<(u32, u32), String> {
 impl Case {
     /// Whether the case is meant for this server.
     pub fn applies_to(&self, target: &Target) -> bool {
-        self.servers.is_empty() || self.servers.iter().any(|filter| filter.admits(target))
+        (self.servers.is_empty() || self.servers.iter().any(|filter| filter.admits(target)))
+            && self.module.as_ref().is_none_or(|module| target.modules.contains(module))
     }
 
     fn tag(&mut self, text: &str) -> Result<(), String> {
@@ -153,6 +156,7 @@ impl Case {
                     self.servers.push(ServerFilter::parse(word)?);
                 }
             }
+            "module" => self.module = Some(rest.trim().into()),
             "since" => {
                 version_of(rest)?;
                 for word in [&format!("redis>={}", rest.trim()), "valkey", "martlet"] {
@@ -267,9 +271,16 @@ mod tests {
         assert_eq!(case.config, [("a".to_string(), "b c".to_string())]);
         assert_eq!(case.steps.len(), 5);
         assert_eq!(case.steps[4].connection, 2);
-        let old = Target { kind: TargetKind::Redis, version: (7, 0) };
-        assert!(!case.applies_to(&old));
-        assert!(case.applies_to(&Target { kind: TargetKind::Martlet, version: (0, 1) }));
+        let target = |kind, version, modules: &[&str]| Target {
+            kind,
+            version,
+            modules: modules.iter().map(|name| (*name).into()).collect(),
+        };
+        assert!(!case.applies_to(&target(TargetKind::Redis, (7, 0), &[])));
+        assert!(case.applies_to(&target(TargetKind::Martlet, (0, 1), &[])));
+        let of_module = parse(Path::new("x.case"), "== one\n@module ReJSON\n").unwrap();
+        assert!(!of_module.cases[0].applies_to(&target(TargetKind::Redis, (7, 4), &["bf"])));
+        assert!(of_module.cases[0].applies_to(&target(TargetKind::Redis, (7, 4), &["bf", "ReJSON"])));
     }
 
     #[test]

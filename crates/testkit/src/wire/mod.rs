@@ -8,6 +8,7 @@
 //! == name of the case
 //! @on redis>=7.2 valkey martlet    only on these servers (default: on all)
 //! @since 7.2                       short for the line above with that Redis version
+//! @module NAME                     only on servers with this module, by its name in MODULE LIST
 //! @resp 3                          only under this protocol (default: under 2, then under 3)
 //! @config NAME VALUE               CONFIG SET for the case, set back after it
 //! @serial                          never replayed in fragments or in one write

@@ -63,17 +63,24 @@ impl fmt::Display for Failure {
 impl Target {
     /// Reads the server's product and version from its INFO.
     pub fn probe(address: SocketAddr) -> io::Result<Target> {
-        let info = Client::connect(address)?.command(&["INFO", "server"])?;
-        let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+        let mut client = Client::connect(address)?;
+        let mut info = |section| {
+            let info = client.command(&["INFO", section])?;
+            io::Result::Ok(String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned())
+        };
+        let (info, modules) = (info("server")?, info("modules")?);
+        let name = |line: &str| line.strip_prefix("module:name=")?.split(',').next().map(str::to_owned);
+        let modules = modules.lines().filter_map(name).collect();
         let field = |name: &str| {
             info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
         };
         let version = |name| field(name).and_then(|text| version_of(text).ok()).unwrap_or((0, 0));
-        Ok(match field("server_name") {
-            Some("martlet") => Target { kind: TargetKind::Martlet, version: version("martlet_version") },
-            Some("valkey") => Target { kind: TargetKind::Valkey, version: version("valkey_version") },
-            _ => Target { kind: TargetKind::Redis, version: version("redis_version") },
-        })
+        let (kind, version) = match field("server_name") {
+            Some("martlet") => (TargetKind::Martlet, version("martlet_version")),
+            Some("valkey") => (TargetKind::Valkey, version("valkey_version")),
+            _ => (TargetKind::Redis, version("redis_version")),
+        };
+        Ok(Target { kind, version, modules })
     }
 }
 

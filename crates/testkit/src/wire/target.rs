@@ -12,10 +12,12 @@ pub enum TargetKind {
 }
 
 /// The server under test, from its INFO.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Target {
     /// The product.
     pub kind: TargetKind,
     /// Major and minor version of that product.
     pub version: (u32, u32),
+    /// The names of the modules that it has.
+    pub modules: Vec<String>,
 }
