@@ -319,7 +319,7 @@ pub(super) static DEBUG: Command<Handler> = command("json.debug", -2, debug as H
     .flags(Flags::READONLY)
     .keys(&[KeyPart::behind("MEMORY", 1, READ)])
     .acl(READS)
-    .syntax("subcommand(memory:x|help:x) ?key:k0 ?path")
+    .syntax("subcommand(memory=MEMORY(key:k0 ?path)|help:x)")
     .doc(
         GROUP,
         "1.0.0",
