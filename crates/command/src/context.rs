@@ -15,6 +15,7 @@ use martlet_types::zset::ZSetLimits;
 use martlet_values::Limits;
 
 use crate::fieldset::Fieldsets;
+use crate::sketch::SketchSettings;
 
 /// Configuration that handlers read; the server makes a new one when the configuration changes.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub struct Settings {
     /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each
     /// key has an LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
     pub shared_integers: bool,
+    /// Options of filters that commands create (`bf-*`, `cf-*`).
+    pub sketch: SketchSettings,
 }
 
 impl Settings {
@@ -85,6 +88,7 @@ impl Default for Settings {
             rdb_compression: true,
             lazy_user_flush: false,
             shared_integers: true,
+            sketch: SketchSettings::default(),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod json;
 pub mod list;
 pub mod run;
 pub mod set;
+pub mod sketch;
 pub mod sort;
 pub mod stream;
 pub mod string;
@@ -50,6 +51,7 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     json::COMMANDS,
     list::COMMANDS,
     set::COMMANDS,
+    sketch::COMMANDS,
     sort::COMMANDS,
     stream::COMMANDS,
     string::COMMANDS,

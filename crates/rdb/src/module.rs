@@ -7,6 +7,8 @@
 //! id:  nine characters of 6 bits, the first highest | version of the type's encoding: 10 bits
 //! ```
 
+use std::borrow::Cow;
+
 use crate::Error;
 use crate::input::{Input, InputExt};
 use crate::sink::Sink;
@@ -16,6 +18,11 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Characters of a type's name.
 pub const NAME_CHARACTERS: usize = 9;
 const VERSION_BITS: u32 = 10;
+
+/// Strings in pieces up to this length may spell a number.
+const SHORT_MAX_BYTES: u64 = 64;
+/// Strings in pieces up to this length are compressed.
+pub const PACKED_MAX_BYTES: u64 = 16 << 20;
 
 const END: u64 = 0;
 const SIGNED: u64 = 1;
@@ -262,6 +269,19 @@ impl<'a, 'b> ItemWriter<'a, 'b> {
         write_bytes(self.out, value, self.compress);
     }
 
+    /// A string of `len` bytes that come in pieces; one longer than [`PACKED_MAX_BYTES`] is not compressed, so
+    /// that no copy of it is made.
+    pub fn string_in_pieces(&mut self, len: u64, pieces: &mut dyn Iterator<Item = Cow<'_, [u8]>>) {
+        if len <= SHORT_MAX_BYTES || self.compress && len <= PACKED_MAX_BYTES {
+            let mut bytes = Vec::with_capacity(len as usize);
+            pieces.for_each(|piece| bytes.extend_from_slice(&piece));
+            return self.string(&bytes);
+        }
+        write_length(self.out, STRING);
+        write_length(self.out, len);
+        pieces.for_each(|piece| self.out.put(&piece));
+    }
+
     /// The end of the items.
     pub fn end(self) {
         write_length(self.out, END);
@@ -283,6 +303,23 @@ mod tests {
         assert!(!id.is_same_type(ModuleId::new(b"ReJSON-RM", 3)));
         assert_eq!(ModuleId::new(b"AAAAAAAAA", 0), ModuleId(0));
         assert_eq!(ModuleId::new(b"_________", 1023), ModuleId(u64::MAX));
+    }
+
+    #[test]
+    fn strings_in_pieces_are_those_in_one() {
+        for (text, compress) in
+            [(&b"70000"[..], true), (&[b'x'; 5000], true), (&[b'x'; 5000], false), (b"", false)]
+        {
+            let write = |put: &dyn Fn(&mut ItemWriter<'_, '_>)| {
+                let mut bytes = Vec::new();
+                let mut writer = Writer::new(&mut bytes);
+                put(&mut ItemWriter::new(&mut writer, ModuleId(0), compress));
+                bytes
+            };
+            let pieces = || text.chunks(7).map(Cow::Borrowed);
+            let in_pieces = write(&|items| items.string_in_pieces(text.len() as u64, &mut pieces()));
+            assert_eq!(in_pieces, write(&|items| items.string(text)));
+        }
     }
 
     #[test]

@@ -83,11 +83,10 @@ fn main() {
         });
     }
     for (k, width) in [(50, 2000), (1000, 20_000)] {
-        let mut random = Random::seeded(2);
         let options = topk::Options { k, width, depth: 7, decay: 0.9 };
         let mut topk = TopK::new(options).expect("a sketch");
         least(&format!("TopK::add, k {k}, {width} x 7"), |items| {
-            items.iter().for_each(|item| drop(black_box(topk.add(item, 1, &mut random))));
+            items.iter().for_each(|item| drop(black_box(topk.add(item, 1))));
         });
     }
     for (name, modulus) in [("values that differ", u64::MAX), ("1000 distinct values", 1000)] {

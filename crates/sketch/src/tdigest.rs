@@ -158,6 +158,11 @@ impl TDigest {
         self.compression
     }
 
+    /// How often centroids were merged: whether an operation has merged some.
+    pub fn total_compressions(&self) -> i64 {
+        self.total_compressions
+    }
+
     /// Adds values (TDIGEST.ADD).
     ///
     /// # Errors

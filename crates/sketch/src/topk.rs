@@ -12,7 +12,6 @@
 mod tests;
 
 use martlet_base::prefetch::PrefetchQueue;
-use martlet_base::random::Random;
 use triomphe::Arc;
 
 use crate::TABLE_MAX_BYTES;
@@ -33,6 +32,8 @@ const PRINT_SEED: u32 = 1919;
 const CHANCES: usize = 256;
 /// Bytes of a heap's slot in RedisBloom: fingerprint (4), length (4), pointer (8), count (4), nothing (4).
 const HEAP_SLOT_BYTES: usize = 24;
+/// The pointer in a heap's slot.
+const DRAWS: std::ops::Range<usize> = 8..16;
 
 /// Why a sketch cannot be made or counted in. It prints Redis' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +106,24 @@ pub struct TopK {
     item_bytes: usize,
     /// The decay to the power of each small count.
     chances: Arc<[f64; CHANCES]>,
+    /// The state of the generator that decides which counts decay. It is saved, so that equal histories give
+    /// equal sketches: on a replica, after a restart, in a copy.
+    draws: Draws,
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): 64 bits of state.
+#[derive(Clone, Copy, Debug, Default)]
+struct Draws(u64);
+
+impl Draws {
+    /// A number in `[0, 1)`.
+    #[inline]
+    fn unit_f64(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
 }
 
 fn dimension(value: i64, error: TopKError) -> Result<u32, TopKError> {
@@ -142,6 +161,7 @@ impl TopK {
             items: Pages::zeroed(u64::from(k)),
             item_bytes: 0,
             chances: Arc::new(std::array::from_fn(|count| decay.powf(count as f64))),
+            draws: Draws::default(),
         })
     }
 
@@ -153,14 +173,12 @@ impl TopK {
 
     /// Counts an item `increment` times more; the item that left the list for it, if one did. A slot that no
     /// item has had gives `None`, too.
-    ///
-    /// The generator decides which counts decay.
-    pub fn add(&mut self, item: &[u8], increment: u32, random: &mut Random) -> Option<Arc<[u8]>> {
+    pub fn add(&mut self, item: &[u8], increment: u32) -> Option<Arc<[u8]>> {
         let print = murmur2_32(item, PRINT_SEED);
         let least = self.count_at(0);
         let mut count = 0;
         TopK::each_slot(item, self.width, self.depth, |slot| {
-            count = count.max(self.add_to_bucket(slot, print, increment, random));
+            count = count.max(self.add_to_bucket(slot, print, increment));
         });
         if count < least {
             return None;
@@ -183,7 +201,7 @@ impl TopK {
 
     /// The item's count in a bucket then; 0 if the bucket is another item's.
     #[inline]
-    fn add_to_bucket(&mut self, slot: u64, print: u32, increment: u32, random: &mut Random) -> u32 {
+    fn add_to_bucket(&mut self, slot: u64, print: u32, increment: u32) -> u32 {
         let Bucket { print: owner, count } = self.table.get(slot).copied().unwrap_or_default();
         if count == 0 {
             *self.table.get_mut(slot) = Bucket { print, count: increment };
@@ -194,7 +212,7 @@ impl TopK {
             self.table.get_mut(slot).count = count;
             return count;
         }
-        let (left, rest) = self.decay(count, increment, random);
+        let (left, rest) = self.decay(count, increment);
         if left == 0 {
             *self.table.get_mut(slot) = Bucket { print, count: rest };
             return rest;
@@ -209,13 +227,13 @@ impl TopK {
     /// the one of the last decay included.
     ///
     /// The number of chances until the next decay is one draw: a draw for each could be 100,000 for a row.
-    fn decay(&self, mut count: u32, mut chances: u32, random: &mut Random) -> (u32, u32) {
+    fn decay(&mut self, mut count: u32, mut chances: u32) -> (u32, u32) {
         while chances > 0 {
             let chance = self.chance(count);
             let missed = if chances == 1 {
-                if random.unit_f64() < chance { 0.0 } else { 1.0 }
+                if self.draws.unit_f64() < chance { 0.0 } else { 1.0 }
             } else {
-                ((1.0 - random.unit_f64()).ln() / (-chance).ln_1p()).floor()
+                ((1.0 - self.draws.unit_f64()).ln() / (-chance).ln_1p()).floor()
             };
             // Neither a chance of zero nor one that is not a number decays anything.
             if missed.is_nan() || missed >= f64::from(chances) {
@@ -313,13 +331,13 @@ impl TopK {
     }
 
     /// [`TopK::add`] of several items in order, their buckets prefetched together.
-    pub fn add_all(&mut self, items: &[(&[u8], u32)], random: &mut Random) -> Vec<Option<Arc<[u8]>>> {
+    pub fn add_all(&mut self, items: &[(&[u8], u32)]) -> Vec<Option<Arc<[u8]>>> {
         if self.table.len() * 8 > CACHED_MAX_BYTES {
             for (item, _) in items {
                 TopK::each_slot(item, self.width, self.depth, |slot| self.table.prefetch(slot));
             }
         }
-        items.iter().map(|(item, increment)| self.add(item, *increment, random)).collect()
+        items.iter().map(|(item, increment)| self.add(item, *increment)).collect()
     }
 
     /// Queues the cache lines that a command about this item will read.
@@ -399,8 +417,8 @@ impl TopK {
         self.items.into_debris(debris);
     }
 
-    /// Saves the sketch. RedisBloom saves its heap as it is in memory, with pointers; they are zero here, and
-    /// nothing reads them. It also cuts items at a byte of zero, which this does not.
+    /// Saves the sketch. RedisBloom saves its heap as it is in memory, with pointers that it does not read; the
+    /// first has the generator's state here, and the others are zero. It also cuts items at a byte of zero, which this does not.
     pub fn encode(&self, sink: &mut dyn FieldSink) {
         sink.unsigned(u64::from(self.k));
         sink.unsigned(u64::from(self.width));
@@ -419,6 +437,9 @@ impl TopK {
             bytes[..4].copy_from_slice(&self.prints.get(slot).copied().unwrap_or(0).to_le_bytes());
             bytes[4..8].copy_from_slice(&len.to_le_bytes());
             bytes[16..20].copy_from_slice(&self.count_at(slot).to_le_bytes());
+            if slot == 0 {
+                bytes[DRAWS].copy_from_slice(&self.draws.0.to_le_bytes());
+            }
             bytes.to_vec().into()
         });
         sink.string(slots * HEAP_SLOT_BYTES as u64, &mut { heap });
@@ -456,6 +477,7 @@ impl TopK {
             }
             let mut topk = TopK::empty(k, width, depth, decay).ok_or(DecodeError::Range("the dimensions"))?;
             topk.prints = load_slots(&heap, u64::from(k), |slot: [u8; HEAP_SLOT_BYTES]| Packed(&slot).u32())?;
+            topk.draws = Draws(heap.get(DRAWS).map_or(0, |bytes| Packed(bytes).u64()));
             topk.counts =
                 load_slots(&heap, u64::from(k), |slot: [u8; HEAP_SLOT_BYTES]| Packed(&slot[16..]).u32())?;
             topk

@@ -22,6 +22,7 @@ mod list;
 mod module;
 pub mod payload;
 mod set;
+mod sketch;
 mod stream;
 mod string;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use form::{
 pub use json::Json;
 pub use martlet_rdb::Error;
 pub use module::{ModuleDescriptor, ModuleType, built_in_views, install};
+pub use sketch::Sketch;
 
 /// All descriptors.
 pub static TYPES: [&Descriptor; 8] = [
@@ -59,7 +61,14 @@ pub static TYPES: [&Descriptor; 8] = [
 ];
 
 /// Types that Redis has as modules'.
-static MODULE_TYPES: [&ModuleDescriptor; 1] = [&json::DESCRIPTOR];
+static MODULE_TYPES: [&ModuleDescriptor; 6] = [
+    &json::DESCRIPTOR,
+    &sketch::BLOOM,
+    &sketch::CUCKOO,
+    &sketch::COUNT_MIN,
+    &sketch::TOP_K,
+    &sketch::T_DIGEST,
+];
 
 /// The descriptor of a kind.
 #[inline]

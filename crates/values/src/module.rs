@@ -125,7 +125,7 @@ fn of_value(value: &ModuleValue) -> Option<&'static ModuleDescriptor> {
 }
 
 /// RESTORE of the value.
-fn restore(value: &ModuleValue, key: &[u8], out: &mut Commands<'_>) {
+pub(crate) fn restore(value: &ModuleValue, key: &[u8], out: &mut Commands<'_>) {
     let payload = payload::dump(value.view(), true);
     out.put(&[b"RESTORE", key, b"0", &payload]);
 }

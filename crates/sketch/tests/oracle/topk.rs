@@ -51,7 +51,6 @@ pub fn run(session: &mut Session, seed: u64) {
             continue;
         };
         let one = some_item(&mut random);
-        session.expect(&[b"DUMP", key], Expected::TopKDump(TYPE, fields(sketch))); //DBG
         match random.below(40) {
             0 => {
                 session.reply(&[b"DEL", key], Reply::Int(1));
@@ -82,7 +81,7 @@ pub fn run(session: &mut Session, seed: u64) {
             15..20 => {
                 let increment = [0, 1, 3, 40, 100_000, 100_001, -1][random.below(7) as usize];
                 let reply = match TopK::check_increment(increment) {
-                    Ok(increment) => expelled(sketch.add(&one, increment, &mut random)),
+                    Ok(increment) => expelled(sketch.add(&one, increment)),
                     Err(words) => error(words),
                 };
                 let text = increment.to_string();
@@ -91,7 +90,7 @@ pub fn run(session: &mut Session, seed: u64) {
             _ => {
                 let items: Vec<Vec<u8>> = (0..1 + random.below(5)).map(|_| some_item(&mut random)).collect();
                 let pairs: Vec<(&[u8], u32)> = items.iter().map(|item| (&item[..], 1)).collect();
-                let replies = sketch.add_all(&pairs, &mut random).into_iter().map(expelled).collect();
+                let replies = sketch.add_all(&pairs).into_iter().map(expelled).collect();
                 let items = items.iter().map(Vec::as_slice);
                 let command: Vec<&[u8]> = [&b"TOPK.ADD"[..], key].into_iter().chain(items).collect();
                 session.reply(&command, Reply::Array(replies));
@@ -119,7 +118,7 @@ pub fn decay_by_chance(address: &str, seed: u64) {
         let command = ["TOPK.ADD", "chance"].into_iter().chain(items.iter().map(String::as_str));
         assert!(!client.command(&command.collect::<Vec<_>>()).unwrap().is_error());
         let pairs: Vec<(&[u8], u32)> = items.iter().map(|item| (item.as_bytes(), 1)).collect();
-        sketch.add_all(&pairs, &mut random);
+        sketch.add_all(&pairs);
         items.into_iter().for_each(|item| *model.entry(item).or_default() += 1);
     }
     let reply = client.command(&["TOPK.LIST", "chance", "WITHCOUNT"]).unwrap();

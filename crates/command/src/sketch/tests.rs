@@ -1,0 +1,1 @@
+//! The sketches' commands by the fixture.
