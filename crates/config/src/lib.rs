@@ -32,8 +32,8 @@ pub use load::{
 pub use parameters::Config;
 pub use rewrite::{Extent, UserLines, rewrite, rewrite_file};
 pub use special::{
-    KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints, SlotMetrics,
-    TitlePart, title_parts,
+    ErrorRate, KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints,
+    SlotMetrics, TitlePart, title_parts,
 };
 pub use store::{ConfigReader, ConfigStore};
 pub use table::{Effect, Parameter};

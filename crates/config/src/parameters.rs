@@ -206,6 +206,22 @@ parameter_table! {
     stream_idmp_duration_s: u32 = 100 => "stream-idmp-duration", Integer(1, 86400), MODIFIABLE, Honoured;
     /// Names of one producer that a stream remembers at most, by default
     stream_idmp_maxsize: u32 = 100 => "stream-idmp-maxsize", Integer(1, 10000), MODIFIABLE, Honoured;
+    /// Share of absent items that a Bloom filter which BF.ADD creates reports as present
+    bf_error_rate: ErrorRate = ErrorRate(0.01) => "bf-error-rate", Share, MODIFIABLE, Honoured;
+    /// Items that such a filter has room for before it grows
+    bf_initial_size: u64 = 100 => "bf-initial-size", Integer(1, 1 << 30), MODIFIABLE, Honoured;
+    /// The growth of such a filter: the room of each further link beside the one before it; 0 for none
+    bf_expansion_factor: u32 = 2 => "bf-expansion-factor", Integer(0, 32768), MODIFIABLE, Honoured;
+    /// Items of a bucket of a cuckoo filter that CF.ADD creates; at most half of `cf-initial-size`
+    cf_bucket_size: u16 = 2 => "cf-bucket-size", Integer(1, 255), MODIFIABLE, Honoured;
+    /// Items that such a filter has room for before it grows; at least twice `cf-bucket-size`
+    cf_initial_size: i64 = 1024 => "cf-initial-size", Integer(2, 1 << 30), MODIFIABLE, Honoured;
+    /// Items that CF.ADD moves to make room before it lets such a filter grow
+    cf_max_iterations: u16 = 20 => "cf-max-iterations", Integer(1, 65535), MODIFIABLE, Honoured;
+    /// The growth of such a filter: the room of each further filter beside the one before it; 0 for none
+    cf_expansion_factor: u16 = 1 => "cf-expansion-factor", Integer(0, 32768), MODIFIABLE, Honoured;
+    /// Filters from which number on a cuckoo filter takes no more items
+    cf_max_expansions: usize = 32 => "cf-max-expansions", Integer(1, 65536), MODIFIABLE, Honoured;
     /// Classes of keyspace events that are published
     notify_keyspace_events: KeyspaceEvents = KeyspaceEvents::default()
         => "notify-keyspace-events", Events, MODIFIABLE|SWITCH, Honoured;

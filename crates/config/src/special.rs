@@ -304,6 +304,35 @@ impl Value for SliceSize {
     }
 }
 
+/// The share of absent items that a Bloom filter reports as present.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ErrorRate(pub f64);
+
+impl ErrorRate {
+    /// The highest that Redis takes; a higher one is lowered to it.
+    pub const MAX: f64 = 0.25;
+}
+
+impl Value for ErrorRate {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let rate = martlet_base::number::parse_f64(single(words)?);
+        let rate = rate.ok_or("Invalid value for `bf-error-rate`")?;
+        if rate > 0.0 && rate < 1.0 {
+            Ok(ErrorRate(rate.min(ErrorRate::MAX)))
+        } else {
+            Err("Value for `bf-error-rate` must be in the range (0.000000, 1.000000)".into())
+        }
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        self.0.to_string().into()
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        Lines::one(self.render(kind), self != default)
+    }
+}
+
 /// The most addresses that `bind` takes.
 const MAX_ADDRESSES: usize = 16;
 

@@ -44,6 +44,8 @@ pub enum Kind {
     HostPort,
     /// Numbers from 0 to 100.
     Percentiles,
+    /// A number above 0 and below 1.
+    Share,
     /// `yes`, `no`, or some of `cpu`, `net` and `mem`.
     SlotMetrics,
 }

@@ -2,6 +2,7 @@
 
 use martlet_base::limits::ELEMENT_MAX_BYTES;
 use martlet_command::Settings;
+use martlet_command::sketch::{BloomOptions, CuckooOptions, SketchSettings};
 use martlet_engine::{Engine, EventClass, Lrfu, Touch};
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
@@ -48,7 +49,27 @@ pub fn from_config(config: &Config) -> Settings {
         hll_sparse_max_bytes: config.hll_sparse_max_bytes,
         rdb_compression: config.rdbcompression.is_on(),
         lazy_user_flush: config.lazyfree_lazy_user_flush,
+        sketch: sketch_settings(config),
         shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),
+    }
+}
+
+/// The options of filters that commands create.
+fn sketch_settings(config: &Config) -> SketchSettings {
+    SketchSettings {
+        bloom: BloomOptions {
+            error_rate: config.bf_error_rate.0,
+            capacity: config.bf_initial_size,
+            expansion: config.bf_expansion_factor,
+            is_scaling: config.bf_expansion_factor > 0,
+        },
+        cuckoo: CuckooOptions {
+            capacity: config.cf_initial_size,
+            bucket_size: i64::from(config.cf_bucket_size),
+            max_iterations: i64::from(config.cf_max_iterations),
+            expansion: i64::from(config.cf_expansion_factor),
+        },
+        cuckoo_max_expansions: config.cf_max_expansions,
     }
 }
 

@@ -194,6 +194,7 @@ fn install_hooks(store: &Arc<ConfigStore>, log: &Arc<Log>, title: Arc<ProcessTit
     store.on_change(&["oom-score-adj", "oom-score-adj-values"], Box::new(move |_, new| score.apply(new)));
     store.on_read(&["dir"], Box::new(open_directory));
     store.on_change(&["array-sparse-kmax", "array-sparse-kmin"], Box::new(check_sparse_limits));
+    store.on_change(&["cf-bucket-size", "cf-initial-size"], Box::new(check_bucket_size));
     store.on_change(&["maxclients"], Box::new(|_, new| allow_clients(new)));
     let file = store.file().map(Path::to_path_buf);
     store.on_change(
@@ -211,6 +212,21 @@ fn check_sparse_limits(old: &Config, new: &Config) -> Result<(), String> {
         Err("array-sparse-kmax must be greater than array-sparse-kmin when non-zero".into())
     } else {
         Err("array-sparse-kmin must be less than array-sparse-kmax".into())
+    }
+}
+
+/// A cuckoo filter has two buckets at least.
+fn check_bucket_size(old: &Config, new: &Config) -> Result<(), String> {
+    const CAPACITY_MAX: i64 = martlet_command::sketch::CuckooOptions::CAPACITY_MAX;
+    let (size, capacity) = (i64::from(new.cf_bucket_size), new.cf_initial_size);
+    if 2 * size <= capacity {
+        Ok(())
+    } else if old.cf_initial_size != capacity {
+        let least = 2 * size;
+        Err(format!("Value for `cf-initial-size` must be in the range [{least}, {CAPACITY_MAX}]"))
+    } else {
+        let most = capacity / 2;
+        Err(format!("Value for `cf-bucket-size` must be in the range [1, {most}]"))
     }
 }
 

@@ -67,6 +67,41 @@ fn noise(count: usize) -> Vec<u8> {
     (0..count).map(|_| next()).collect()
 }
 
+/// Sketches of one page and of several, where the server has them.
+fn fill_sketches(asker: &mut Asker<'_>, count: usize) -> io::Result<()> {
+    if !asker.knows("BF.ADD")? {
+        return Ok(());
+    }
+    for line in [
+        format!("BF.RESERVE bloom_large{count} 0.001 50000 NONSCALING"),
+        format!("CF.RESERVE cuckoo_large{count} 50000 BUCKETSIZE 4 EXPANSION 2"),
+        format!("CMS.INITBYDIM cms{count} 40 5"),
+        format!("CMS.INITBYDIM cms_large{count} 5000 5"),
+        format!("TOPK.RESERVE topk{count} 10 50 4 1"),
+        format!("TDIGEST.CREATE tdigest{count} COMPRESSION 20"),
+    ] {
+        asker.line(&line)?;
+    }
+    for i in 0..count {
+        for line in [
+            format!("BF.ADD bloom{count} {i}"),
+            format!("BF.ADD bloom_large{count} {i}"),
+            format!("CF.ADD cuckoo{count} {i}"),
+            format!("CF.ADD cuckoo_large{count} {i}"),
+            format!("CMS.INCRBY cms{count} {i} {i}"),
+            format!("CMS.INCRBY cms_large{count} {i} 3"),
+            format!("TOPK.INCRBY topk{count} {} {i}", i % 37),
+            format!("TDIGEST.ADD tdigest{count} {i}.5"),
+        ] {
+            asker.line(&line)?;
+        }
+    }
+    // Merged values are saved as they are in memory.
+    asker.line(&format!("TDIGEST.QUANTILE tdigest{count} 0.5"))?;
+    expire(asker, &format!("bloom{count}"))?;
+    Ok(())
+}
+
 /// Fills databases 0, 3 and 9: every type in its short encoding and its long one, with and without expiry;
 /// hashes whose fields expire where `has_timed`.
 ///
@@ -79,9 +114,11 @@ pub fn fill(client: &mut Client, size: Size, has_timed: bool) -> io::Result<()> 
         fill_strings(&mut asker)?;
         if size == Size::Large || db == 3 {
             fill_collections(&mut asker, 12, has_timed)?;
+            fill_sketches(&mut asker, 12)?;
         }
         if size == Size::Large && db == 3 {
             fill_collections(&mut asker, 700, has_timed)?;
+            fill_sketches(&mut asker, 700)?;
         }
     }
     Ok(())
@@ -202,11 +239,24 @@ fn value(asker: &mut Asker<'_>, kind: &str, key: &[u8], has_times: bool) -> io::
         "set" => &[b"SMEMBERS", key],
         "zset" => &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
         "hash" => &[b"HGETALL", key],
+        "MBbloom--" => &[b"BF.DEBUG", key],
+        "MBbloomCF" => &[b"CF.DEBUG", key],
+        "CMSk-TYPE" => &[b"CMS.QUERY", key, b"3", b"5", b"11", b"none"],
+        "TopK-TYPE" => &[b"TOPK.LIST", key, b"WITHCOUNT"],
+        "TDIS-TYPE" => &[b"TDIGEST.BYRANK", key, b"0", b"3", b"9", b"11"],
         _ => return Ok(vec![]),
     };
     let reply = asker.ask(words)?;
     let elements = match kind {
-        "string" => vec![reply.text().unwrap_or_default().to_vec()],
+        "string" | "MBbloomCF" => vec![reply.text().unwrap_or_default().to_vec()],
+        "CMSk-TYPE" | "TopK-TYPE" => {
+            let items = reply.items().unwrap_or_default().iter();
+            let text = |item: &Reply| match item.integer() {
+                Some(number) => number.to_string().into_bytes(),
+                None => item.text().unwrap_or_default().to_vec(),
+            };
+            items.map(text).collect()
+        }
         _ => texts(&reply),
     };
     let shown = |element: &Vec<u8>| format!("'{}'", element.escape_ascii());

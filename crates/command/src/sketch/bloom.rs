@@ -8,12 +8,13 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_sketch::Bloom;
 use martlet_sketch::bloom::{BloomError, Options};
-use martlet_spec::{Command, Error, KeyPart, Outcome, command};
+use martlet_spec::{Acl, Command, Error, KeyPart, Outcome, command};
 use martlet_values::Sketch;
 
 use super::{
-    ANSWERS_AND_UPDATES, BLOOM, CREATES, EXISTS as PRESENT, FILLS, GROUP, NOT_FOUND, READS, READS_FAST,
-    change, changed, find_word, float, int, items, record_with_creation, refuse_present, refused, store,
+    ANSWERS_AND_UPDATES, ASKS, CREATES, EXISTS as PRESENT, FILLS, GROUP, NOT_FOUND, READS, READS_FAST, RO,
+    WRITES, WRITES_FAST, change, changed, find_word, float, int, items, record_with_creation, refuse_present,
+    refused, store,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -32,7 +33,7 @@ fn read<'a>(ctx: &'a mut Context<'_>) -> Result<(&'a Filter, &'a mut Reply, Args
 pub(super) static RESERVE: Command<Handler> = command("bf.reserve", -4, reserve as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CREATES)])
-    .acl(BLOOM)
+    .acl(WRITES_FAST.with(Acl::BLOOM))
     .syntax("key:k0 error_rate:d capacity:i ?expansion:i=EXPANSION ?NONSCALING")
     .doc(GROUP, "1.0.0", "O(1)", "Creates an empty Bloom filter.");
 
@@ -77,7 +78,7 @@ fn creation(key: &[u8], options: Options) -> Vec<Vec<u8>> {
     let (error, capacity) = (options.error_rate.to_string(), options.capacity.to_string());
     let mut words: Vec<Vec<u8>> =
         [b"BF.RESERVE", key, error.as_bytes(), capacity.as_bytes()].into_iter().map(<[u8]>::to_vec).collect();
-    if options.is_scaling {
+    if options.is_scaling || options.expansion == 0 {
         words.extend([b"EXPANSION".to_vec(), options.expansion.to_string().into_bytes()]);
     } else {
         words.push(b"NONSCALING".to_vec());
@@ -137,7 +138,7 @@ fn create_with(
 pub(super) static ADD: Command<Handler> = command("bf.add", 3, add as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(BLOOM)
+    .acl(WRITES.with(Acl::BLOOM))
     .syntax("key:k0 item")
     .doc(
         GROUP,
@@ -173,7 +174,7 @@ fn by_parameters(ctx: &Context<'_>, from: usize) -> Adding {
 pub(super) static MADD: Command<Handler> = command("bf.madd", -3, madd as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(BLOOM)
+    .acl(WRITES.with(Acl::BLOOM))
     .syntax("key:k0 *item")
     .doc(
         GROUP,
@@ -190,7 +191,7 @@ fn madd(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static INSERT: Command<Handler> = command("bf.insert", -4, insert as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(BLOOM)
+    .acl(WRITES.with(Acl::BLOOM))
     .syntax(
         "key:k0 ?capacity:i=CAPACITY ?error:d=ERROR ?expansion:i=EXPANSION ?NOCREATE ?NONSCALING ITEMS *item",
     )
@@ -255,9 +256,9 @@ fn insert_options(ctx: &Context<'_>) -> Result<Adding, Error> {
 }
 
 pub(super) static EXISTS: Command<Handler> = command("bf.exists", 3, exists as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(BLOOM)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::BLOOM))
     .syntax("key:k0 item")
     .doc(
         GROUP,
@@ -274,9 +275,9 @@ fn exists(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static MEXISTS: Command<Handler> = command("bf.mexists", -3, mexists as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(BLOOM)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::BLOOM))
     .syntax("key:k0 *item")
     .doc(
         GROUP,
@@ -297,9 +298,9 @@ fn mexists(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static SCANDUMP: Command<Handler> = command("bf.scandump", 3, scandump as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(BLOOM)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::BLOOM))
     .syntax("key:k0 iterator:i")
     .doc(
         GROUP,
@@ -321,7 +322,7 @@ fn scandump(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static LOADCHUNK: Command<Handler> = command("bf.loadchunk", 4, loadchunk as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, super::UPDATES)])
-    .acl(BLOOM)
+    .acl(WRITES.with(Acl::BLOOM))
     .syntax("key:k0 iterator:i data")
     .doc(
         GROUP,
@@ -346,9 +347,9 @@ fn loadchunk(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static INFO: Command<Handler> = command("bf.info", -2, info as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(BLOOM)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::BLOOM))
     .syntax("key:k0 ?single_value(CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION)")
     .doc(GROUP, "1.0.0", "O(1)", "Returns facts about a Bloom filter.");
 
@@ -389,9 +390,9 @@ fn info(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static CARD: Command<Handler> = command("bf.card", 2, card as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(BLOOM)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::BLOOM))
     .syntax("key:k0")
     .doc(GROUP, "2.4.4", "O(1)", "Returns how many items were added to a Bloom filter.");
 
@@ -403,9 +404,9 @@ fn card(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static DEBUG: Command<Handler> = command("bf.debug", 2, debug as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(BLOOM)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::BLOOM))
     .syntax("key:k0")
     .doc(
         GROUP,

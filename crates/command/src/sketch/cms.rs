@@ -6,12 +6,12 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_sketch::CountMin;
 use martlet_sketch::cms::CmsError;
-use martlet_spec::{Command, Error, Flags, KeyPart, Outcome, command};
+use martlet_spec::{Acl, Command, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Sketch;
 
 use super::{
-    ANSWERS_AND_UPDATES, CMS, CREATES, FILLS, GROUP, READS, UPDATES, changed, facts, find_word, int, items,
-    refuse_present, refused, store,
+    ANSWERS_AND_UPDATES, CREATES, FILLS, GROUP, READS, READS_FAST, RO, UPDATES, WRITES, WRITES_FAST, changed,
+    facts, find_word, int, items, refuse_present, refused, store,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -24,7 +24,7 @@ const PRESENT: Error = Error::Fixed("CMS: key already exists");
 pub(super) static INITBYDIM: Command<Handler> = command("cms.initbydim", 4, initbydim as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CREATES)])
-    .acl(CMS)
+    .acl(WRITES_FAST.with(Acl::CMS))
     .syntax("key:k0 width:i depth:i")
     .doc(GROUP, "2.0.0", "O(1)", "Creates an empty Count-Min sketch of this width and depth.");
 
@@ -39,7 +39,7 @@ fn initbydim(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static INITBYPROB: Command<Handler> = command("cms.initbyprob", 4, initbyprob as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CREATES)])
-    .acl(CMS)
+    .acl(WRITES_FAST.with(Acl::CMS))
     .syntax("key:k0 error:d probability:d")
     .doc(
         GROUP,
@@ -68,7 +68,7 @@ fn create(ctx: &mut Context<'_>, make: impl FnOnce(&Args<'_>) -> Result<CountMin
 pub(super) static INCRBY: Command<Handler> = command("cms.incrby", -4, incrby as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(CMS)
+    .acl(WRITES.with(Acl::CMS))
     .syntax("key:k0 *data(item increment:i)")
     .doc(
         GROUP,
@@ -115,8 +115,8 @@ fn increment(args: &Args<'_>, index: usize) -> Result<u64, Error> {
 
 pub(super) static QUERY: Command<Handler> = command("cms.query", -3, query as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CMS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::CMS))
     .syntax("key:k0 *item")
     .doc(
         GROUP,
@@ -135,8 +135,8 @@ fn query(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static MERGE: Command<Handler> = command("cms.merge", -4, merge as Handler)
     .flags(FILLS)
-    .keys(&[KeyPart::one(1, UPDATES), KeyPart::counted(2, READS)])
-    .acl(CMS)
+    .keys(&[KeyPart::one(1, UPDATES), KeyPart::counted(2, RO)])
+    .acl(WRITES.with(Acl::CMS))
     .syntax("destination:k0 numkeys:i *source:k1 ?weights(WEIGHTS *weight:i)")
     .doc(
         GROUP,
@@ -198,8 +198,8 @@ impl Sources {
 
 pub(super) static INFO: Command<Handler> = command("cms.info", 2, info as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CMS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::CMS))
     .syntax("key:k0")
     .doc(GROUP, "2.0.0", "O(1)", "Returns facts about a Count-Min sketch.");
 

@@ -8,13 +8,13 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_sketch::Cuckoo;
 use martlet_sketch::cuckoo::{CuckooError, Options};
-use martlet_spec::{Command, Error, Flags, KeyPart, Outcome, command};
+use martlet_spec::{Acl, Command, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Sketch;
 
 use super::{
-    ANSWERS_AND_UPDATES, CREATES, CUCKOO, EXISTS as PRESENT, FILLS, GROUP, NOT_FOUND, READS, READS_FAST,
-    UPDATES, change, changed, facts, find_word, int, items, put, record_with_creation, refuse_present,
-    refused, store,
+    ANSWERS_AND_UPDATES, ASKS, CREATES, EXISTS as PRESENT, FILLS, GROUP, NOT_FOUND, READS, READS_FAST, RO,
+    UPDATES, WRITES, WRITES_FAST, change, changed, facts, find_word, int, items, put, record_with_creation,
+    refuse_present, refused, store,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -33,7 +33,7 @@ fn read<'a>(ctx: &'a mut Context<'_>) -> Result<(&'a Filter, &'a mut Reply, Args
 pub(super) static RESERVE: Command<Handler> = command("cf.reserve", -3, reserve as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CREATES)])
-    .acl(CUCKOO)
+    .acl(WRITES_FAST.with(Acl::CUCKOO))
     .syntax(
         "key:k0 capacity:i ?bucketsize:i=BUCKETSIZE ?maxiterations:i=MAXITERATIONS ?expansion:i=EXPANSION",
     )
@@ -147,7 +147,7 @@ fn add_one(ctx: &mut Context<'_>, only_new: bool) -> Outcome {
 pub(super) static ADD: Command<Handler> = command("cf.add", 3, add as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(CUCKOO)
+    .acl(WRITES.with(Acl::CUCKOO))
     .syntax("key:k0 item")
     .doc(
         GROUP,
@@ -163,7 +163,7 @@ fn add(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ADDNX: Command<Handler> = command("cf.addnx", 3, addnx as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(CUCKOO)
+    .acl(WRITES.with(Acl::CUCKOO))
     .syntax("key:k0 item")
     .doc(
         GROUP,
@@ -181,7 +181,7 @@ const INSERT_SYNTAX: &str = "key:k0 ?capacity:i=CAPACITY ?NOCREATE ITEMS *item";
 pub(super) static INSERT: Command<Handler> = command("cf.insert", -4, insert as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(CUCKOO)
+    .acl(WRITES.with(Acl::CUCKOO))
     .syntax(INSERT_SYNTAX)
     .doc(
         GROUP,
@@ -197,7 +197,7 @@ fn insert(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static INSERTNX: Command<Handler> = command("cf.insertnx", -4, insertnx as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(CUCKOO)
+    .acl(WRITES.with(Acl::CUCKOO))
     .syntax(INSERT_SYNTAX)
     .doc(
         GROUP,
@@ -258,9 +258,9 @@ fn insert_options(ctx: &Context<'_>, only_new: bool, name: &'static str) -> Resu
 }
 
 pub(super) static EXISTS: Command<Handler> = command("cf.exists", 3, exists as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CUCKOO)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::CUCKOO))
     .syntax("key:k0 item")
     .doc(
         GROUP,
@@ -277,9 +277,9 @@ fn exists(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static MEXISTS: Command<Handler> = command("cf.mexists", -3, mexists as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CUCKOO)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::CUCKOO))
     .syntax("key:k0 *item")
     .doc(
         GROUP,
@@ -300,9 +300,9 @@ fn mexists(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static COUNT: Command<Handler> = command("cf.count", 3, count as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CUCKOO)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::CUCKOO))
     .syntax("key:k0 item")
     .doc(
         GROUP,
@@ -321,7 +321,7 @@ fn count(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static DEL: Command<Handler> = command("cf.del", 3, del as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(CUCKOO)
+    .acl(WRITES.with(Acl::CUCKOO))
     .syntax("key:k0 item")
     .doc(
         GROUP,
@@ -345,7 +345,7 @@ fn del(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static COMPACT: Command<Handler> = command("cf.compact", 2, compact as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, UPDATES)])
-    .acl(CUCKOO)
+    .acl(WRITES.with(Acl::CUCKOO))
     .syntax("key:k0")
     .doc(
         GROUP,
@@ -365,9 +365,9 @@ fn compact(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static SCANDUMP: Command<Handler> = command("cf.scandump", 3, scandump as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CUCKOO)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::CUCKOO))
     .syntax("key:k0 iterator:i")
     .doc(
         GROUP,
@@ -399,7 +399,7 @@ fn scandump(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static LOADCHUNK: Command<Handler> = command("cf.loadchunk", 4, loadchunk as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, UPDATES)])
-    .acl(CUCKOO)
+    .acl(WRITES.with(Acl::CUCKOO))
     .syntax("key:k0 iterator:i data")
     .doc(
         GROUP,
@@ -427,9 +427,9 @@ fn loadchunk(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static INFO: Command<Handler> = command("cf.info", 2, info as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CUCKOO)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::CUCKOO))
     .syntax("key:k0")
     .doc(GROUP, "1.0.0", "O(1)", "Returns facts about a cuckoo filter.");
 
@@ -453,9 +453,9 @@ fn info(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static DEBUG: Command<Handler> = command("cf.debug", 2, debug as Handler)
-    .flags(READS_FAST)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(CUCKOO)
+    .flags(ASKS)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::CUCKOO))
     .syntax("key:k0")
     .doc(GROUP, "1.0.0", "O(1)", "Returns facts about a cuckoo filter in one line.");
 

@@ -18,10 +18,11 @@ use martlet_engine::Keys;
 use martlet_keyspace::{Key, ModuleObject, ModuleValue, Value};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, module};
 
 use crate::Handler;
 use crate::context::Context;
+pub use martlet_sketch::{bloom::Options as BloomOptions, cuckoo::Options as CuckooOptions};
 pub use settings::SketchSettings;
 
 /// The family.
@@ -80,19 +81,18 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &tdigest::INFO,
 ];
 
-const GROUP: Group = Group::Generic;
-const BLOOM: Acl = Acl::NONE;
-const CUCKOO: Acl = Acl::NONE;
-const CMS: Acl = Acl::NONE;
-const TOPK: Acl = Acl::NONE;
-const TDIGEST: Acl = Acl::NONE;
+const GROUP: Group = Group::Module(&module::SKETCHES);
+const WRITES: Acl = Acl::WRITE;
+const WRITES_FAST: Acl = Acl::WRITE.with(Acl::FAST);
+const READS: Acl = Acl::READ;
+const READS_FAST: Acl = Acl::READ.with(Acl::FAST);
 
 const CREATES: KeyFlags = KeyFlags::RW.with(KeyFlags::INSERT);
 const UPDATES: KeyFlags = KeyFlags::RW.with(KeyFlags::UPDATE);
 const ANSWERS_AND_UPDATES: KeyFlags = UPDATES.with(KeyFlags::ACCESS);
-const READS: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
+const RO: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
 const FILLS: Flags = Flags::WRITE.with(Flags::DENYOOM);
-const READS_FAST: Flags = Flags::READONLY.with(Flags::FAST);
+const ASKS: Flags = Flags::READONLY.with(Flags::FAST);
 
 /// A key that is not there, in the words of filters.
 const NOT_FOUND: Error = Error::Fixed("ERR not found");

@@ -9,10 +9,13 @@ use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
 use martlet_sketch::TDigest;
 use martlet_sketch::tdigest::TDigestError;
-use martlet_spec::{Command, Error, Flags, KeyPart, Outcome, command};
+use martlet_spec::{Acl, Command, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Sketch;
 
-use super::{CREATES, FILLS, GROUP, READS, TDIGEST, UPDATES, changed, facts, find_word, float, int, store};
+use super::{
+    CREATES, FILLS, GROUP, READS, READS_FAST, RO, UPDATES, WRITES, WRITES_FAST, changed, facts, find_word,
+    float, int, store,
+};
 use super::{refuse_present, refused};
 use crate::Handler;
 use crate::context::Context;
@@ -59,7 +62,7 @@ fn numbers(args: &Args<'_>, error: &'static str) -> Result<Vec<f64>, Error> {
 pub(super) static CREATE: Command<Handler> = command("tdigest.create", -2, create as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CREATES)])
-    .acl(TDIGEST)
+    .acl(WRITES_FAST.with(Acl::TDIGEST))
     .syntax("key:k0 ?compression:i=COMPRESSION")
     .doc(GROUP, "2.4.0", "O(1)", "Creates an empty t-digest.");
 
@@ -83,7 +86,7 @@ fn create(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static RESET: Command<Handler> = command("tdigest.reset", 2, reset as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, UPDATES)])
-    .acl(TDIGEST)
+    .acl(WRITES_FAST.with(Acl::TDIGEST))
     .syntax("key:k0")
     .doc(GROUP, "2.4.0", "O(1)", "Removes all values from a t-digest.");
 
@@ -98,7 +101,7 @@ fn reset(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ADD: Command<Handler> = command("tdigest.add", -3, add as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, UPDATES)])
-    .acl(TDIGEST)
+    .acl(WRITES.with(Acl::TDIGEST))
     .syntax("key:k0 *value:d")
     .doc(GROUP, "2.4.0", "O(N), N being the number of values", "Adds values to a t-digest.");
 
@@ -124,8 +127,8 @@ fn add(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static MERGE: Command<Handler> = command("tdigest.merge", -4, merge as Handler)
     .flags(FILLS)
-    .keys(&[KeyPart::one(1, CREATES.with(UPDATES)), KeyPart::counted(2, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, CREATES.with(UPDATES)), KeyPart::counted(2, RO)])
+    .acl(WRITES.with(Acl::TDIGEST))
     .syntax("destination-key:k0 numkeys:i *source-key:k1 ?compression:i=COMPRESSION ?OVERRIDE")
     .doc(
         GROUP,
@@ -225,8 +228,8 @@ impl MergeOptions {
 
 pub(super) static MIN: Command<Handler> = command("tdigest.min", 2, min as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0")
     .doc(GROUP, "2.4.0", "O(1)", "Returns the lowest value of a t-digest.");
 
@@ -239,8 +242,8 @@ fn min(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static MAX: Command<Handler> = command("tdigest.max", 2, max as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0")
     .doc(GROUP, "2.4.0", "O(1)", "Returns the highest value of a t-digest.");
 
@@ -259,8 +262,8 @@ fn doubles(ctx: &mut Context<'_>, values: &[f64]) {
 
 pub(super) static QUANTILE: Command<Handler> = command("tdigest.quantile", -3, quantile as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0 *quantile:d")
     .doc(
         GROUP,
@@ -287,8 +290,8 @@ fn quantile(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static CDF: Command<Handler> = command("tdigest.cdf", -3, cdf as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0 *value:d")
     .doc(
         GROUP,
@@ -309,8 +312,8 @@ fn cdf(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static TRIMMED_MEAN: Command<Handler> =
     command("tdigest.trimmed_mean", 4, trimmed_mean as Handler)
         .flags(Flags::READONLY)
-        .keys(&[KeyPart::one(1, READS)])
-        .acl(TDIGEST)
+        .keys(&[KeyPart::one(1, RO)])
+        .acl(READS.with(Acl::TDIGEST))
         .syntax("key:k0 low_cut_quantile:d high_cut_quantile:d")
         .doc(
             GROUP,
@@ -331,8 +334,8 @@ fn trimmed_mean(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static RANK: Command<Handler> = command("tdigest.rank", -3, rank as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0 *value:d")
     .doc(
         GROUP,
@@ -347,8 +350,8 @@ fn rank(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static REVRANK: Command<Handler> = command("tdigest.revrank", -3, revrank as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0 *value:d")
     .doc(
         GROUP,
@@ -373,8 +376,8 @@ fn ranks(ctx: &mut Context<'_>, is_reverse: bool) -> Outcome {
 
 pub(super) static BYRANK: Command<Handler> = command("tdigest.byrank", -3, byrank as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0 *rank:i")
     .doc(
         GROUP,
@@ -389,8 +392,8 @@ fn byrank(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static BYREVRANK: Command<Handler> = command("tdigest.byrevrank", -3, byrevrank as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0 *reverse_rank:i")
     .doc(
         GROUP,
@@ -421,8 +424,8 @@ fn by_ranks(ctx: &mut Context<'_>, is_reverse: bool) -> Outcome {
 
 pub(super) static INFO: Command<Handler> = command("tdigest.info", 2, info as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TDIGEST)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TDIGEST))
     .syntax("key:k0")
     .doc(GROUP, "2.4.0", "O(1)", "Returns facts about a t-digest.");
 

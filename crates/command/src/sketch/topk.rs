@@ -7,12 +7,12 @@ use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_sketch::TopK;
 use martlet_sketch::topk::Options;
-use martlet_spec::{Command, Error, Flags, KeyPart, Outcome, command};
+use martlet_spec::{Acl, Command, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Sketch;
 
 use super::{
-    ANSWERS_AND_UPDATES, CREATES, FILLS, GROUP, READS, TOPK, changed, float, int, refuse_present, refused,
-    store,
+    ANSWERS_AND_UPDATES, CREATES, FILLS, GROUP, READS, READS_FAST, RO, WRITES, WRITES_FAST, changed, float,
+    int, refuse_present, refused, store,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -32,7 +32,7 @@ fn read<'a>(ctx: &'a mut Context<'_>) -> Result<(&'a Listed, &'a mut Reply, Args
 pub(super) static RESERVE: Command<Handler> = command("topk.reserve", -3, reserve as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CREATES)])
-    .acl(TOPK)
+    .acl(WRITES_FAST.with(Acl::TOPK))
     .syntax("key:k0 topk:i ?params(width:i depth:i decay:d)")
     .doc(GROUP, "2.0.0", "O(1)", "Creates an empty Top-K sketch.");
 
@@ -58,7 +58,7 @@ fn reserve(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ADD: Command<Handler> = command("topk.add", -3, add as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(TOPK)
+    .acl(WRITES.with(Acl::TOPK))
     .syntax("key:k0 *items")
     .doc(
         GROUP,
@@ -89,7 +89,7 @@ fn add(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static INCRBY: Command<Handler> = command("topk.incrby", -4, incrby as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, ANSWERS_AND_UPDATES)])
-    .acl(TOPK)
+    .acl(WRITES.with(Acl::TOPK))
     .syntax("key:k0 *data(item increment:i)")
     .doc(
         GROUP,
@@ -118,8 +118,8 @@ fn incrby(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static QUERY: Command<Handler> = command("topk.query", -3, query as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TOPK)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::TOPK))
     .syntax("key:k0 *item")
     .doc(
         GROUP,
@@ -137,8 +137,8 @@ fn query(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static COUNT: Command<Handler> = command("topk.count", -3, count as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TOPK)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::TOPK))
     .syntax("key:k0 *item")
     .doc(
         GROUP,
@@ -157,8 +157,8 @@ fn count(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static LIST: Command<Handler> = command("topk.list", -2, list as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TOPK)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS.with(Acl::TOPK))
     .syntax("key:k0 ?WITHCOUNT")
     .doc(
         GROUP,
@@ -193,8 +193,8 @@ fn is_beginning_of(text: &[u8], word: &[u8]) -> bool {
 
 pub(super) static INFO: Command<Handler> = command("topk.info", 2, info as Handler)
     .flags(Flags::READONLY)
-    .keys(&[KeyPart::one(1, READS)])
-    .acl(TOPK)
+    .keys(&[KeyPart::one(1, RO)])
+    .acl(READS_FAST.with(Acl::TOPK))
     .syntax("key:k0")
     .doc(GROUP, "2.0.0", "O(1)", "Returns facts about a Top-K sketch.");
 

@@ -64,6 +64,7 @@ fn other_value(parameter: &Parameter) -> String {
         Kind::Addresses => "127.0.0.2 -::1".into(),
         Kind::HostPort => "example.org 6380".into(),
         Kind::Percentiles => "0 12.5 99.999".into(),
+        Kind::Share => "0.125".into(),
         Kind::SlotMetrics => "cpu net".into(),
     }
 }

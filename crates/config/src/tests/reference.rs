@@ -61,6 +61,7 @@ fn type_text(kind: Kind) -> String {
         Kind::Addresses => "up to 16 addresses".into(),
         Kind::HostPort => "host, port".into(),
         Kind::Percentiles => "numbers, 0 to 100".into(),
+        Kind::Share => "above 0 and below 1".into(),
         Kind::SlotMetrics => "`yes`, `no`, or some of `cpu`, `net`, `mem`".into(),
     }
 }
