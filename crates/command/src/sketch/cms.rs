@@ -10,8 +10,8 @@ use martlet_spec::{Acl, Command, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Sketch;
 
 use super::{
-    ANSWERS_AND_UPDATES, CREATES, FILLS, GROUP, READS, READS_FAST, RO, UPDATES, WRITES, WRITES_FAST, changed,
-    facts, find_word, int, items, refuse_present, refused, store,
+    ANSWERS_AND_UPDATES, CREATES, FILLS, GROUP, READS, READS_FAST, RO, SOURCES, UPDATES, WRITES, WRITES_FAST,
+    changed, facts, find_word, int, items, merged_keys, refuse_present, refused, store,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -135,7 +135,8 @@ fn query(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static MERGE: Command<Handler> = command("cms.merge", -4, merge as Handler)
     .flags(FILLS)
-    .keys(&[KeyPart::one(1, UPDATES), KeyPart::counted(2, RO)])
+    .keys(&[KeyPart::one(1, UPDATES), SOURCES])
+    .find_keys(merged_keys)
     .acl(WRITES.with(Acl::CMS))
     .syntax("destination:k0 numkeys:i *source:k1 ?weights(WEIGHTS *weight:i)")
     .doc(
@@ -146,10 +147,10 @@ pub(super) static MERGE: Command<Handler> = command("cms.merge", -4, merge as Ha
     );
 
 fn merge(ctx: &mut Context<'_>) -> Outcome {
-    let sources = Sources::parse(&ctx.args)?;
     let key = ctx.key(1);
     let Some(destination) = ctx.keys.read::<Counts>(&key)? else { return Err(ABSENT) };
     let dimensions = (destination.width(), destination.depth());
+    let sources = Sources::parse(&ctx.args)?;
     let mut counts: Vec<(CountMin, i64)> = Vec::with_capacity(sources.count);
     for at in 0..sources.count {
         let weight = sources.weight(&ctx.args, at)?;

@@ -45,8 +45,9 @@ fn reserve(ctx: &mut Context<'_>) -> Outcome {
     }
     let options = reserve_options(&ctx.args, ctx.settings.sketch.cuckoo)?;
     let key = ctx.key(1);
-    refuse_present::<Filter>(ctx.keys, &key, PRESENT, Error::WrongType)?;
+    // No option that is accepted makes a table that is too large.
     let filter = Cuckoo::new(options).map_err(refused)?;
+    refuse_present::<Filter>(ctx.keys, &key, PRESENT, Error::WrongType)?;
     store(ctx.keys, &key, Sketch(filter));
     ctx.reply.ok();
     Ok(())

@@ -18,7 +18,7 @@ use martlet_engine::Keys;
 use martlet_keyspace::{Key, ModuleObject, ModuleValue, Value};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, module};
+use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, module};
 
 use crate::Handler;
 use crate::context::Context;
@@ -123,6 +123,18 @@ fn find_word(args: &Args<'_>, from: usize, word: &str) -> Option<usize> {
 fn items<'a>(args: &Args<'a>, from: usize) -> Vec<&'a [u8]> {
     args.from(from).iter().collect()
 }
+
+/// The keys of a command that merges: the destination in any case, and the sources if their number fits.
+/// Redis looks at the destination before it looks at that number.
+fn merged_keys(args: &Args<'_>, out: &mut Vec<usize>) -> bool {
+    out.push(1);
+    let fits = SOURCES.find_in(args, out);
+    // A number that does not fit has no sources; the handler refuses it.
+    fits || args.len() > 1
+}
+
+/// The sources of a command that merges.
+const SOURCES: KeyPart = KeyPart::counted(2, RO);
 
 /// Refuses a key that is there: with `of_type` if it holds a `T`, else with `of_others`.
 fn refuse_present<T: ModuleObject>(

@@ -13,8 +13,8 @@ use martlet_spec::{Acl, Command, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Sketch;
 
 use super::{
-    CREATES, FILLS, GROUP, READS, READS_FAST, RO, UPDATES, WRITES, WRITES_FAST, changed, facts, find_word,
-    float, int, store,
+    CREATES, FILLS, GROUP, READS, READS_FAST, RO, SOURCES, UPDATES, WRITES, WRITES_FAST, changed, facts,
+    find_word, float, int, merged_keys, store,
 };
 use super::{refuse_present, refused};
 use crate::Handler;
@@ -127,7 +127,8 @@ fn add(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static MERGE: Command<Handler> = command("tdigest.merge", -4, merge as Handler)
     .flags(FILLS)
-    .keys(&[KeyPart::one(1, CREATES.with(UPDATES)), KeyPart::counted(2, RO)])
+    .keys(&[KeyPart::one(1, CREATES.with(UPDATES)), SOURCES])
+    .find_keys(merged_keys)
     .acl(WRITES.with(Acl::TDIGEST))
     .syntax("destination-key:k0 numkeys:i *source-key:k1 ?compression:i=COMPRESSION ?OVERRIDE")
     .doc(
@@ -138,9 +139,9 @@ pub(super) static MERGE: Command<Handler> = command("tdigest.merge", -4, merge a
     );
 
 fn merge(ctx: &mut Context<'_>) -> Outcome {
-    let options = MergeOptions::parse(&ctx.args)?;
     let key = ctx.key(1);
     let present = ctx.keys.read::<Values>(&key)?.map(|values| values.compression());
+    let options = MergeOptions::parse(&ctx.args)?;
     let kept = present.filter(|_| !options.is_override);
     let mut sources: Vec<TDigest> = Vec::with_capacity(options.count);
     for at in 0..options.count {
