@@ -35,6 +35,7 @@ mod scripts;
 mod sentinel;
 mod set_times;
 mod shutdown;
+mod sketches;
 mod tls;
 mod tools;
 mod waits;
