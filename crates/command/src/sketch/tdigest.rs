@@ -143,51 +143,51 @@ fn merge(ctx: &mut Context<'_>) -> Outcome {
     let present = ctx.keys.read::<Values>(&key)?.map(|values| values.compression());
     let options = MergeOptions::parse(&ctx.args)?;
     let kept = present.filter(|_| !options.is_override);
-    let mut sources: Vec<TDigest> = Vec::with_capacity(options.count);
-    for at in 0..options.count {
-        let source = ctx.key(3 + at);
-        let source = ctx.keys.read::<Values>(&source)?.ok_or(ABSENT)?.0.clone();
-        sources.push(source);
+    // Each digest once, with the argument that names it, and where those of the sources are: merging a source
+    // merges its own centroids first, which its second turn finds done.
+    let mut digests: Vec<(usize, TDigest)> = Vec::with_capacity(options.count + 1);
+    let mut order = Vec::with_capacity(options.count + 1);
+    for argument in kept.map(|_| 1).into_iter().chain(3..3 + options.count) {
+        let name = ctx.arg(argument);
+        if let Some(known) = digests.iter().position(|(known, _)| ctx.arg(*known) == name) {
+            order.push(known);
+            continue;
+        }
+        let key = ctx.key(argument);
+        let digest = ctx.keys.read::<Values>(&key)?.ok_or(ABSENT)?.0.clone();
+        order.push(digests.len());
+        digests.push((argument, digest));
     }
-    let highest = sources.iter().map(TDigest::compression).max().unwrap_or(TDigest::COMPRESSION);
-    let compression = options.compression.or(kept).unwrap_or(highest);
+    let sources = order.iter().skip(usize::from(kept.is_some()));
+    let highest = sources.filter_map(|at| digests.get(*at)).map(|(_, digest)| digest.compression()).max();
+    let compression = options.compression.or(kept).or(highest).unwrap_or(TDigest::COMPRESSION);
     const NO_MEMORY: Error = Error::Fixed("ERR T-Digest: allocation of destination digest failed");
     let mut merged = TDigest::new(compression).map_err(|_| NO_MEMORY)?;
-    if kept.is_some() {
-        let mut own = ctx.keys.read::<Values>(&key)?.ok_or(ABSENT)?.0.clone();
-        // Redis passes over an overflow here.
-        merged.absorb(&mut own).unwrap_or(());
-        // The source of this name is the merged one from here on.
-        for at in (0..options.count).filter(|at| ctx.arg(3 + at) == key.bytes) {
-            sources[at] = own.clone();
+    for (turn, at) in order.into_iter().enumerate() {
+        let Some((_, digest)) = digests.get_mut(at) else { continue };
+        let absorbed = merged.absorb(digest);
+        // Redis passes over an overflow of the destination's own values.
+        if turn > 0 || kept.is_none() {
+            absorbed.map_err(refused)?;
         }
     }
-    for at in 0..options.count {
-        let first = (0..at).find(|earlier| ctx.arg(3 + earlier) == ctx.arg(3 + at));
-        // A source that comes again was merged the first time.
-        let mut source = sources[first.unwrap_or(at)].clone();
-        merged.absorb(&mut source).map_err(refused)?;
-        sources[first.unwrap_or(at)] = source;
+    for (argument, digest) in digests {
+        keep_merged(ctx, argument, digest)?;
     }
-    keep_merged(ctx, &key, &sources)?;
     store(ctx.keys, &key, Sketch(merged));
     ctx.reply.ok();
     Ok(())
 }
 
-/// Keeps the sources as merging has left them.
-fn keep_merged(ctx: &mut Context<'_>, destination: &Key<'_>, sources: &[TDigest]) -> Outcome {
-    for (at, source) in sources.iter().enumerate() {
-        let key = ctx.key(3 + at);
-        if key.bytes == destination.bytes {
-            continue;
-        }
-        let Some(present) = ctx.keys.get(&key).and_then(|entry| entry.object::<Values>()) else { continue };
-        if present.total_compressions() != source.total_compressions()
-            && let Some(mut values) = ctx.keys.write::<Values>(&key)?
-        {
-            **values = source.clone();
-        }
+/// Keeps a source as merging has left it.
+fn keep_merged(ctx: &mut Context<'_>, argument: usize, digest: TDigest) -> Outcome {
+    let key = ctx.key(argument);
+    let present = ctx.keys.get(&key).and_then(|entry| entry.object::<Values>());
+    let merges = digest.total_compressions();
+    if present.is_some_and(|values| values.total_compressions() != merges)
+        && let Some(mut values) = ctx.keys.write::<Values>(&key)?
+    {
+        **values = digest;
     }
     Ok(())
 }

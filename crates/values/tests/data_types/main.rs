@@ -365,6 +365,103 @@ fn due_parts_go_without_a_command() {
     assert_eq!(copy.get::<bag::structure::Bag>().unwrap().words().len(), 1);
 }
 
+/// Commands of the sketches about the key `k`.
+const OF_SKETCHES: &[&str] = &[
+    "BF.EXISTS k a",
+    "BF.MEXISTS k a b",
+    "BF.CARD k",
+    "BF.INFO k",
+    "BF.DEBUG k",
+    "BF.SCANDUMP k 0",
+    "BF.SCANDUMP k 1",
+    "BF.ADD k a",
+    "BF.MADD k a b c",
+    "BF.INSERT k ITEMS d e",
+    "BF.LOADCHUNK k 5 abcd",
+    "CF.EXISTS k a",
+    "CF.MEXISTS k a b",
+    "CF.COUNT k a",
+    "CF.INFO k",
+    "CF.DEBUG k",
+    "CF.SCANDUMP k 0",
+    "CF.SCANDUMP k 1",
+    "CF.ADD k a",
+    "CF.ADDNX k q",
+    "CF.INSERT k ITEMS a b",
+    "CF.INSERTNX k ITEMS s",
+    "CF.DEL k a",
+    "CF.COMPACT k",
+    "CF.LOADCHUNK k 5 abcd",
+    "CMS.QUERY k a b",
+    "CMS.INFO k",
+    "CMS.INCRBY k a 5 b 4294967295",
+    "CMS.MERGE k 2 k k WEIGHTS 3 4",
+    "TOPK.LIST k WITHCOUNT",
+    "TOPK.QUERY k a",
+    "TOPK.COUNT k a",
+    "TOPK.INFO k",
+    "TOPK.ADD k a b",
+    "TOPK.INCRBY k a 100000 c 3",
+    "TDIGEST.MIN k",
+    "TDIGEST.MAX k",
+    "TDIGEST.INFO k",
+    "TDIGEST.QUANTILE k 0 0.5 1",
+    "TDIGEST.CDF k 1 2",
+    "TDIGEST.RANK k 1 9",
+    "TDIGEST.REVRANK k 1",
+    "TDIGEST.BYRANK k 0 5",
+    "TDIGEST.BYREVRANK k 1",
+    "TDIGEST.TRIMMED_MEAN k 0.1 0.8",
+    "TDIGEST.ADD k 1 2 3",
+    "TDIGEST.MERGE k 1 k",
+    "TDIGEST.MERGE m 2 k k COMPRESSION 10 OVERRIDE",
+    "TDIGEST.RESET k",
+    "DUMP k",
+    "MEMORY USAGE k",
+    "COPY k copy REPLACE",
+    "OBJECT ENCODING k",
+    "DEL k m",
+];
+
+#[test]
+fn a_payload_that_lies_is_refused_or_answers_every_command() {
+    let mut random = martlet_base::random::Random::seeded(5);
+    println!("seed 5");
+    let (mut taken, mut refused) = (0, 0);
+    for (make, _) in sketches() {
+        let mut fixture = fixture();
+        make.iter().take(40).for_each(|words| run(&mut fixture, words));
+        let payload = martlet_values::payload::dump(value(&mut fixture, b"k").view(), false);
+        for _ in 0..300 {
+            let mut lie = payload[..payload.len() - 8].to_vec();
+            // Mostly in the first fields, which say how large the rest is; not in the type's name.
+            let body = lie.len() as u64 - 12;
+            for _ in 0..1 + random.below(3) {
+                let at =
+                    10 + if random.below(4) == 0 { random.below(body) } else { random.below(body.min(70)) };
+                lie[at as usize] = match random.below(3) {
+                    0 => random.below(256) as u8,
+                    1 => 0xff,
+                    _ => lie[at as usize] ^ (1 << random.below(8)),
+                };
+            }
+            let sum = martlet_rdb::crc64::crc64(0, &lie);
+            lie.extend(sum.to_le_bytes());
+            let restored = fixture.run_args(&[b"RESTORE".as_slice(), b"k", b"0", &lie, b"REPLACE"]);
+            if restored.starts_with(b"-") {
+                refused += 1;
+                continue;
+            }
+            taken += 1;
+            for line in OF_SKETCHES {
+                assert!(!fixture.run(line).is_empty(), "{line}");
+            }
+        }
+    }
+    println!("{taken} taken, {refused} refused");
+    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+}
+
 #[test]
 fn values_of_unknown_modules_are_carried() {
     let mut fixture = fixture();
