@@ -27,6 +27,7 @@ mod syntax_tests;
 pub mod testing;
 mod times;
 pub mod transaction;
+pub mod vector_set;
 pub mod zset;
 
 pub use context::{Block, Context, Copies, NO_REPLICAS, Settings, TimeoutReply, Wait};
@@ -55,5 +56,6 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     sort::COMMANDS,
     stream::COMMANDS,
     string::COMMANDS,
+    vector_set::COMMANDS,
     zset::COMMANDS,
 ];

@@ -7,6 +7,8 @@ mod random;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use random::REPEATS_MAX;
+
 use martlet_engine::{EventClass, Keys};
 use martlet_keyspace::Key;
 use martlet_spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};

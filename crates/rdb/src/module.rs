@@ -149,6 +149,21 @@ pub fn skip_items(input: &mut &[u8]) -> Result<(), Error> {
     }
 }
 
+/// An item of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Item<'a> {
+    /// A signed integer.
+    Signed(i64),
+    /// An unsigned integer.
+    Unsigned(u64),
+    /// A float.
+    Float(f32),
+    /// A double.
+    Double(f64),
+    /// A string.
+    String(&'a [u8]),
+}
+
 /// Reads items one after the other, each as the kind that it must be.
 pub struct ItemReader<'a> {
     input: &'a mut dyn Input,
@@ -210,6 +225,21 @@ impl<'a> ItemReader<'a> {
     pub fn string(&mut self) -> Result<&[u8], Error> {
         self.expect(STRING)?;
         read_bytes(self.input, &mut self.scratch)
+    }
+
+    /// The next item, of whichever kind.
+    ///
+    /// # Errors
+    /// As [`ItemReader::signed`], also where the items end.
+    pub fn item(&mut self) -> Result<Item<'_>, Error> {
+        Ok(match read_plain_length(self.input)? {
+            SIGNED => Item::Signed(read_plain_length(self.input)? as i64),
+            UNSIGNED => Item::Unsigned(read_plain_length(self.input)?),
+            FLOAT => Item::Float(self.input.array().map(f32::from_le_bytes)?),
+            DOUBLE => Item::Double(self.input.array().map(f64::from_le_bytes)?),
+            STRING => Item::String(read_bytes(self.input, &mut self.scratch)?),
+            _ => return Err(OTHER_KIND),
+        })
     }
 
     /// Bytes that are left of the whole input: a bound on every count that an item says.

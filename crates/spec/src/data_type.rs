@@ -186,10 +186,34 @@ pub static T_DIGEST: TypeView = TypeView {
     is_always_listed: false,
 };
 
+/// Vector sets.
+pub static VECTOR_SET: TypeView = TypeView {
+    name: "vectorset",
+    length: Some(Length { command: "VCARD", unit: "elements" }),
+    beginning: Some(Beginning {
+        command: "VRANGE",
+        arguments: &["-", "+", "100"],
+        form: Form::Flat(&["element"]),
+    }),
+    is_always_listed: false,
+};
+
 /// All types, in the order in which redis-cli lists them.
 pub static DATA_TYPES: &[&TypeView] = &[
-    &STRING, &LIST, &SET, &HASH, &ZSET, &STREAM, &ARRAY, &JSON, &BLOOM, &CUCKOO, &COUNT_MIN, &TOP_K,
+    &STRING,
+    &LIST,
+    &SET,
+    &HASH,
+    &ZSET,
+    &STREAM,
+    &ARRAY,
+    &JSON,
+    &BLOOM,
+    &CUCKOO,
+    &COUNT_MIN,
+    &TOP_K,
     &T_DIGEST,
+    &VECTOR_SET,
 ];
 
 /// The type that TYPE calls so.

@@ -28,6 +28,7 @@ mod string;
 #[cfg(test)]
 mod tests;
 mod times;
+mod vector_set;
 mod zset;
 
 use martlet_keyspace::{Entry, Kind, Value, ValueRef};
@@ -47,6 +48,7 @@ pub use json::Json;
 pub use martlet_rdb::Error;
 pub use module::{ModuleDescriptor, ModuleType, built_in_views, install};
 pub use sketch::Sketch;
+pub use vector_set::Vectors;
 
 /// All descriptors.
 pub static TYPES: [&Descriptor; 8] = [
@@ -61,13 +63,14 @@ pub static TYPES: [&Descriptor; 8] = [
 ];
 
 /// Types that Redis has as modules'.
-static MODULE_TYPES: [&ModuleDescriptor; 6] = [
+static MODULE_TYPES: [&ModuleDescriptor; 7] = [
     &json::DESCRIPTOR,
     &sketch::BLOOM,
     &sketch::CUCKOO,
     &sketch::COUNT_MIN,
     &sketch::TOP_K,
     &sketch::T_DIGEST,
+    &vector_set::DESCRIPTOR,
 ];
 
 /// The descriptor of a kind.

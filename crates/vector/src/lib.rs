@@ -9,3 +9,4 @@ pub mod graph;
 pub mod kernels;
 pub mod quantise;
 pub mod saved;
+pub mod set;

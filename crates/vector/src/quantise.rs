@@ -5,6 +5,8 @@
 
 /// The number of components that a vector may have, Redis' limit.
 pub const DIMENSION_MAX: usize = 32_768;
+/// Entries of a projection's matrix, at most: 256 MB.
+pub const PROJECTION_MAX: usize = 1 << 26;
 
 /// How a graph stores its vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,9 +138,10 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// The matrix for these dimensions; `None` unless `1 <= output <= input <= DIMENSION_MAX`.
+    /// The matrix for these dimensions; `None` if one of them is 0 or above [`DIMENSION_MAX`], or the matrix
+    /// would have more than [`PROJECTION_MAX`] entries.
     pub fn new(input: usize, output: usize) -> Option<Projection> {
-        if output == 0 || output > input || input > DIMENSION_MAX {
+        if !Self::is_possible(input, output) {
             return None;
         }
         let scale = (1.0 / (input as f64).sqrt()) as f32;
@@ -147,10 +150,14 @@ impl Projection {
         Some(Projection { input, output, matrix })
     }
 
+    fn is_possible(input: usize, output: usize) -> bool {
+        let dimensions = 1..=DIMENSION_MAX;
+        dimensions.contains(&input) && dimensions.contains(&output) && input * output <= PROJECTION_MAX
+    }
+
     /// The matrix from its saved bytes, row by row; `None` when the dimensions or the length are wrong.
     pub fn from_bytes(input: usize, output: usize, bytes: &[u8]) -> Option<Projection> {
-        let is_valid = output > 0 && output <= input && input <= DIMENSION_MAX;
-        if !is_valid || bytes.len() != input * output * 4 {
+        if !Self::is_possible(input, output) || bytes.len() != input * output * 4 {
             return None;
         }
         let matrix = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
@@ -218,7 +225,8 @@ mod tests {
         let bits: Vec<u32> = projection.matrix.iter().map(|value| value.to_bits()).collect();
         assert_eq!(bits, expected);
         assert_eq!(Projection::from_bytes(3, 2, &projection.to_bytes()), Some(projection));
-        assert!(Projection::new(2, 3).is_none());
+        assert!(Projection::new(2, 3).is_some_and(|wider| wider.apply(&[1.0, 2.0]).unwrap().len() == 3));
+        assert!(Projection::new(DIMENSION_MAX, DIMENSION_MAX).is_none());
         assert!(Projection::new(DIMENSION_MAX + 1, 3).is_none());
         assert!(Projection::from_bytes(3, 2, &[0; 23]).is_none());
     }

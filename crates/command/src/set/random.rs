@@ -14,7 +14,7 @@ use crate::list::{bulk, symmetric};
 const SREM_BATCH: usize = 1024;
 
 /// Most members that SRANDMEMBER returns with repetitions: more than memory could hold.
-const REPEATS_MAX: i64 = 1 << 30;
+pub(crate) const REPEATS_MAX: i64 = 1 << 30;
 
 pub(super) static SPOP: Command<Handler> = command("spop", -2, spop as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))

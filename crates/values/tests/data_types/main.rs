@@ -117,6 +117,7 @@ fn samples(kind: Kind) -> Vec<(Vec<Words>, Words)> {
                 ]
             })
             .chain(sketches())
+            .chain(vector_sets())
             .collect(),
         Kind::Stream => {
             let grouped = |i: usize| match i {
@@ -159,6 +160,23 @@ fn sketches() -> Vec<(Vec<Words>, Words)> {
         sketch("TDIGEST.CREATE k", &|i| format!("TDIGEST.ADD k {i}.5"), "TDIGEST.ADD k 3"),
         sketch("TDIGEST.CREATE k COMPRESSION 10", &|i| format!("TDIGEST.ADD k -{i}"), "TDIGEST.RESET k"),
     ]
+}
+
+/// Vector sets of each encoding, with a projection and attributes.
+fn vector_sets() -> impl Iterator<Item = (Vec<Words>, Words)> {
+    let vector = |i: usize| format!("VALUES 4 {} {} {} 1 e{i:04}", i % 7, i % 11, i % 13);
+    let made = |count: usize, line: &dyn Fn(usize) -> String, change: &str| {
+        ((0..count).map(|number| words(&line(number))).collect(), words(change))
+    };
+    [3, 300].into_iter().flat_map(move |n| {
+        let reduced = |i: usize| format!("VADD k REDUCE 2 {} SETATTR {{\"n\":{i}}}", vector(i));
+        [
+            made(n, &|i| format!("VADD k {}", vector(i)), "VREM k e0001"),
+            made(n, &|i| format!("VADD k {} NOQUANT M 5", vector(i)), "VSETATTR k e0001 {}"),
+            made(n, &|i| format!("VADD k {} BIN", vector(i)), "VREM k e0002"),
+            made(n, &reduced, "VADD k REDUCE 2 VALUES 4 3 2 1 0 e0001"),
+        ]
+    })
 }
 
 /// Nothing changes a value of an unknown module but its removal.
