@@ -101,7 +101,7 @@ bits! {
         IGNORES_NO_TOUCH = 23, "";
         /// Runs behind the closed gate, with all shards held.
         EXCLUSIVE = 24, "";
-        /// Walks: runs with nothing held and takes shards one at a time.
+        /// Walks: begins with nothing locked, and locks the shards that it looks at.
         WALK = 25, "";
         /// CLIENT CACHING stays in force for the command after it.
         KEEPS_CACHING = 26, "";

@@ -18,6 +18,9 @@ use crate::context::Context;
 /// Most keys, about, that a walk visits with all of its shards locked.
 const HELD_KEYS_MAX: usize = 1024;
 
+/// Longest pattern that keys are matched with while all shards are locked.
+const BRIEF_PATTERN_MAX_BYTES: usize = 256;
+
 /// Which keys a walk is after.
 pub(super) struct Filter<'a> {
     /// `None` for all.
@@ -53,6 +56,11 @@ impl<'a> KindFilter<'a> {
 impl<'a> Filter<'a> {
     fn by_pattern(pattern: &'a [u8]) -> Filter<'a> {
         Filter { pattern: (pattern != b"*").then_some(pattern), kind: KindFilter::Any }
+    }
+
+    /// Whether it takes little time to judge some thousand keys.
+    fn is_brief(&self) -> bool {
+        self.pattern.is_none_or(|pattern| pattern.len() <= BRIEF_PATTERN_MAX_BYTES)
     }
 
     /// What a key is to a walk at the time up to which keys are due.
@@ -182,7 +190,7 @@ fn walk_at_one_moment(
     let held = keys.at_one_moment(|keys| {
         let db = keys.db();
         let len: usize = (from.shard..SHARD_COUNT).map(|shard| keys.shard(shard).keys.db(db).len()).sum();
-        let is_brief = keys.has_all_shards() || len <= HELD_KEYS_MAX;
+        let is_brief = keys.has_all_shards() || len <= HELD_KEYS_MAX && filter.is_brief();
         is_brief.then(|| walk_held(keys, from, count, filter, &mut found))
     })?;
     match held {
@@ -283,7 +291,7 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let place = match Place::from_cursor(cursor) {
         None => None,
-        Some(from) if count <= HELD_KEYS_MAX => {
+        Some(from) if count <= HELD_KEYS_MAX && filter.is_brief() => {
             let next = keys.holding(|keys| {
                 names.clear();
                 walk_held(keys, from, count, &filter, |name| names.push(name.to_vec()))

@@ -1,14 +1,15 @@
 //! The check of a history.
 //!
-//! A writer's keys were in the state after its request n from some instant within that request to some instant
-//! within the next one. So at an instant M they may have been in every state whose request had begun by M and
-//! whose next request had not ended before M. A read is right if, at some M between its request and its reply,
-//! some combination of the writers' possible states is what it says. It is enough to look at those M where a
-//! request begins or ends, and at both ends of the read: in between no further state is possible. And of two
-//! reads of which one ended before the other began, the later one may not see an older state of a writer.
+//! A writer's keys were in the state after its request n from some instant within that request to some
+//! instant within the next one. So at an instant M they may have been in every state whose request had
+//! begun by M and whose next request had not ended before M. A read is right if, at some M between its
+//! request and its reply, some combination of the writers' possible states is what it says. It is enough
+//! to look at those M where a request begins or ends, and at both ends of the read: in between no further
+//! state is possible. And of two reads of which one ended before the other began, the later one may not
+//! see an older state of a writer.
 //!
-//! An iteration of SCAN is no moment: every name that was there throughout is returned, and no name that was
-//! there at no time.
+//! An iteration of SCAN is no moment: every name that was there throughout is returned, and no name that
+//! was there at no time.
 
 use std::fmt;
 
@@ -51,7 +52,7 @@ impl Explanation {
     /// Looks for an explanation; `Ok(None)` of an iteration of SCAN, which has no moment.
     fn of(history: &History, read: &Read) -> Result<Option<Explanation>, String> {
         match &read.seen {
-            Seen::Impossible(why) => return Err(why.clone()),
+            Seen::Impossible(_) => return Err("no state at all has that".to_owned()),
             Seen::Iteration { db, whole, some } => {
                 return check_iteration(history, read.span, *db, *whole, *some).map(|()| None);
             }
