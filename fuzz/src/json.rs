@@ -46,7 +46,7 @@ pub fn check_path(data: &[u8]) {
     let text =
         br#"{"a":[1,2.5,"x",null,{"a":{"b":[1,2,3,4,5,6,7,8]}}],"b":{"c":true,"a":"text"},"n":[[],{}]}"#;
     let start = Document::new(parse(text, None).expect("JSON")).expect("a document");
-    let _ = ops::get(&start, std::slice::from_ref(&path), Default::default());
+    let _ = ops::get(&start, &path, Default::default());
     if let Ok(places) = path.places(start.root()) {
         for (node, place) in places {
             assert!(start.get(&place).is_some_and(|found| found.equals(node)));

@@ -5,6 +5,11 @@ use martlet_base::random::Random;
 use martlet_cluster::flags::NodeFlags;
 use martlet_cluster::id::NodeId;
 use martlet_cluster::packet::{Body, Extension, Gossip, Header, Packet, PingKind, Published};
+use martlet_json::document::Document;
+use martlet_json::text::parse;
+use martlet_json::value::FloatKind;
+use martlet_keyspace::ModuleValue;
+use martlet_values::{Json, payload};
 use martlet_vector::element::Element;
 use martlet_vector::graph::{Config, Graph, Metric};
 use martlet_vector::quantise::{Encoding, Projection};
@@ -206,6 +211,17 @@ const PROGRAMS: &[&[&str]] = &[
         "DEL k b",
     ],
     &[
+        "JSON.SET k $ [1,2,\"x\"] FPHA FP16",
+        "JSON.SET k $ {\"a\":1,\"b\":{\"a\":[1,2]}}",
+        "JSON.NUMINCRBY k $..* 1.5",
+        "JSON.ARRAPPEND k $..* null",
+        "JSON.GET k FORMAT EXPAND $..*",
+        "JSON.MERGE k $ {\"a\":1,\"b\":{\"a\":[1,2]}}",
+        "JSON.DEL k $..a[0]",
+        "JSON.DEBUG MEMORY k $..*",
+        "JSON.RESP k",
+    ],
+    &[
         "RPUSH l 3 1 2",
         "SORT l DESC LIMIT 0 2 STORE m",
         "SORT l BY w_* GET # ALPHA",
@@ -241,7 +257,19 @@ pub fn payloads() -> Vec<Vec<u8>> {
         b"\x18\0\0\0\0\x01\0\0\0\x02\x01\x01f\x01v\0\x01g\x01w",
         b"\x1c\x04\x01\x08\x01\x01\x07\0\0\0\0\0\0\0\x02\x02\0\0\0\0\0\0\x04@A,\x03\x02abA-\0\x09long text",
     ];
-    recorded.filter(|bytes| bytes.len() < 2048).chain(others.map(<[u8]>::to_vec)).collect()
+    let others = others.map(<[u8]>::to_vec).into_iter().chain(saved_documents());
+    recorded.filter(|bytes| bytes.len() < 2048).chain(others).collect()
+}
+
+/// JSON documents as text, and as CBOR with an array of short floats.
+fn saved_documents() -> Vec<Vec<u8>> {
+    let saved = [None, Some(FloatKind::Bf16)].map(|floats| {
+        let text = br#"{"a":[1.5,2],"b":{"c":[true,null]},"text":"a longer text","u":18446744073709551615}"#;
+        let document = parse(text, floats).and_then(Document::new).ok()?;
+        let payload = payload::dump(ModuleValue::new(Json(document)).view(), false);
+        payload.len().checked_sub(10).map(|end| payload[..end].to_vec())
+    });
+    saved.into_iter().flatten().collect()
 }
 
 /// Whole RDB files: of real servers, and of our own encoded values one by one, in several versions.

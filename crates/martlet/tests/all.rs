@@ -11,6 +11,7 @@ mod command_table;
 mod crash;
 mod crash_report;
 mod demonstration;
+mod documents;
 mod eviction;
 mod exchange;
 mod fairness;

@@ -124,6 +124,35 @@ pub fn fill(client: &mut Client, size: Size, has_timed: bool) -> io::Result<()> 
     Ok(())
 }
 
+/// Values of JSON documents: each kind of value, long texts, and arrays of one type of number.
+const DOCUMENTS: [&str; 6] = [
+    r#"{"a":1,"b":[1,2.5,{"c":true,"d":null}],"text":"é \"quoted\" and a longer text","u":18446744073709551615}"#,
+    "[0,1,2,3,4,5,6,7,8,900,70000,-5000000000]",
+    "[0.5,1.25,1e300,-0.0,3.0,4.0,5.0,6.0,7.0]",
+    r#""text""#,
+    "-5",
+    "{}",
+];
+
+/// Adds JSON documents to database 3 of a server that has them; whether it does.
+///
+/// # Errors
+/// The connection's, or a command that is refused.
+pub fn fill_documents(client: &mut Client) -> io::Result<bool> {
+    let mut asker = Asker(client);
+    if !asker.knows("JSON.SET")? {
+        return Ok(false);
+    }
+    asker.line("SELECT 3")?;
+    let members: Vec<String> = (0..500).map(|i| format!(r#""member {i}":{{"x":[{i}],"y":"{i}"}}"#)).collect();
+    let large = format!("{{{}}}", members.join(","));
+    for (i, text) in DOCUMENTS.into_iter().chain([&*large]).enumerate() {
+        asker.ask(&["JSON.SET", &format!("json:{i}"), "$", text])?;
+    }
+    expire(&mut asker, "json:1")?;
+    Ok(true)
+}
+
 fn fill_strings(asker: &mut Asker<'_>) -> io::Result<()> {
     let every: Vec<u8> = (0..=255).collect();
     let (repeated, noise) = ("ab".repeat(500), noise(300));
@@ -244,11 +273,12 @@ fn value(asker: &mut Asker<'_>, kind: &str, key: &[u8], has_times: bool) -> io::
         "CMSk-TYPE" => &[b"CMS.QUERY", key, b"3", b"5", b"11", b"none"],
         "TopK-TYPE" => &[b"TOPK.LIST", key, b"WITHCOUNT"],
         "TDIS-TYPE" => &[b"TDIGEST.BYRANK", key, b"0", b"3", b"9", b"11"],
+        "ReJSON-RL" => &[b"JSON.GET", key],
         _ => return Ok(vec![]),
     };
     let reply = asker.ask(words)?;
     let elements = match kind {
-        "string" | "MBbloomCF" => vec![reply.text().unwrap_or_default().to_vec()],
+        "string" | "MBbloomCF" | "ReJSON-RL" => vec![reply.text().unwrap_or_default().to_vec()],
         "CMSk-TYPE" | "TopK-TYPE" => {
             let items = reply.items().unwrap_or_default().iter();
             let text = |item: &Reply| match item.integer() {

@@ -131,6 +131,30 @@ fn slots_move_at_once_and_no_write_is_lost() {
 }
 
 #[test]
+fn documents_move_with_their_slots() {
+    let (first, second) = (Node::ours(&[]), Node::ours(&[]));
+    pair(&first, &second);
+    let keys: Vec<String> = (0..)
+        .map(|i| format!("document:{i}"))
+        .filter(|key| slot_of(key.as_bytes()) <= LAST)
+        .take(50)
+        .collect();
+    for (i, key) in keys.iter().enumerate() {
+        let text = format!(r#"{{"number":{i},"list":[1,2.5,null],"text":"{}"}}"#, "x".repeat(i * 20));
+        assert_eq!(first.ask(&["JSON.SET", key, "$", &text]), "OK");
+    }
+    assert_eq!(first.ask(&["JSON.SET", &keys[0], "$", "[0.1,2]", "FPHA", "BF16"]), "OK");
+    let texts: Vec<String> = keys.iter().map(|key| first.ask(&["JSON.GET", key])).collect();
+    assert_eq!(migrate(&first, &second), "OK");
+    until("both ends have ended", || is_over(&first) && is_over(&second));
+    assert_eq!([&first, &second].map(|node| field(node, "state")), ["success", "success"]);
+    for (key, text) in keys.iter().zip(texts) {
+        assert_eq!(second.ask(&["JSON.GET", key]), text);
+        assert!(first.ask(&["JSON.GET", key]).starts_with("-MOVED"));
+    }
+}
+
+#[test]
 fn slots_move_to_valkey_and_back() {
     let Some(valkey) = std::env::var_os("MARTLET_CLUSTER_VALKEY") else {
         println!("MARTLET_CLUSTER_VALKEY names no server");

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
-use martlet_testkit::content::{EXPIRY_MS, Size, dump, fill, has_field_expiry};
+use martlet_testkit::content::{EXPIRY_MS, Size, dump, fill, fill_documents, has_field_expiry};
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
 
@@ -242,6 +242,83 @@ fn append_only_files_go_both_ways() {
             // Without a rewrite: every command as it was recorded.
             goes_there_and_back(&writer.with(&options), &reader.with(&options), has_timed, stop);
         }
+    }
+}
+
+/// Whether a program has JSON documents.
+fn knows_documents(program: &Program) -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let server = program.start(directory.path());
+    fill_documents(&mut connect(&server)).unwrap()
+}
+
+#[test]
+fn documents_go_both_ways() {
+    let ours = Program::ours();
+    let mut pairs = vec![(ours.clone(), ours.clone())];
+    for peer in peers().into_iter().filter(knows_documents) {
+        pairs.extend([(peer.clone(), ours.clone()), (ours.clone(), peer)]);
+    }
+    for (writer, reader) in pairs {
+        let no_preamble: &[&str] = &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
+        let mut ways = vec![&["--appendonly", "no"][..], &["--appendonly", "yes"]];
+        ways.extend((writer.kind == "martlet").then_some(no_preamble));
+        for options in ways {
+            let what = format!("{} to {}, {options:?}", writer.name(), reader.name());
+            let save = |server: Server| {
+                if options[1] == "no" {
+                    return save_and_stop(server);
+                }
+                assert!(!run(&server, "BGREWRITEAOF").is_error());
+                wait_for(&server, "aof_rewrite_scheduled:0");
+                wait_for(&server, "aof_rewrite_in_progress:0");
+                stop(server);
+            };
+            let directory = tempfile::tempdir().unwrap();
+            let server = writer.with(options).start(directory.path());
+            assert!(fill_documents(&mut connect(&server)).unwrap());
+            let before = content(&server);
+            save(server);
+            let server = reader.with(options).start(directory.path());
+            assert_same(&content(&server), &before, &what);
+            let mut client = connect(&server);
+            for line in
+                ["SELECT 3", "JSON.NUMINCRBY json:0 $.b[0] 1", "JSON.ARRPOP json:1", "JSON.DEL json:3"]
+            {
+                let reply = client.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+                assert!(!reply.is_error(), "{line}: {reply:?}");
+            }
+            drop(client);
+            let changed = content(&server);
+            stop_after(options, server);
+            let server = writer.with(options).start(directory.path());
+            assert_same(&content(&server), &changed, &format!("{what} and back"));
+            stop(server);
+        }
+        payloads_go(&writer, &reader);
+    }
+}
+
+/// Stops a server so that its files have all: a file of commands has them as they were recorded.
+fn stop_after(options: &[&str], server: Server) {
+    if options[1] == "no" { save_and_stop(server) } else { stop(server) }
+}
+
+/// Documents go from one server to the other by DUMP and RESTORE.
+fn payloads_go(from: &Program, to: &Program) {
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let servers = [from.start(directories[0].path()), to.start(directories[1].path())];
+    let mut clients = servers.each_ref().map(connect);
+    fill_documents(&mut clients[0]).unwrap();
+    clients[1].command(&["SELECT", "3"]).unwrap();
+    for i in 0..7 {
+        let key = format!("json:{i}");
+        let payload = clients[0].command(&["DUMP", &key]).unwrap();
+        let payload = payload.text().expect("a payload");
+        let reply = clients[1].command(&[b"RESTORE", key.as_bytes(), b"0", payload]).unwrap();
+        assert!(!reply.is_error(), "{key} from {} to {}: {reply:?}", from.name(), to.name());
+        let texts = clients.each_mut().map(|client| client.command(&["JSON.GET", &key]).unwrap());
+        assert_eq!(format!("{:?}", texts[0]), format!("{:?}", texts[1]), "{key}");
     }
 }
 
