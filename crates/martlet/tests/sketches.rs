@@ -27,6 +27,11 @@ fn connect(server: &Server) -> Client {
     Client::connect(server.address()).unwrap()
 }
 
+/// All keys with what they hold. The connection that asks is left in another database.
+fn content(server: &Server) -> Vec<String> {
+    dump(&mut connect(server)).unwrap()
+}
+
 fn ask(client: &mut Client, line: &str) -> Reply {
     client.command(&line.split(' ').collect::<Vec<_>>()).unwrap()
 }
@@ -55,13 +60,10 @@ fn sketches_survive_restarts_and_reach_replicas() {
     for number in 0..500 {
         ask_ok(&mut client, &format!("TOPK.INCRBY chance {} {}", number % 97, 1 + number % 4));
     }
-    let (lines, digest) = (dump(&mut client).unwrap(), ask(&mut client, "DEBUG DIGEST"));
+    let (lines, digest) = (content(&server), ask(&mut client, "DEBUG DIGEST"));
     assert_eq!(lines.len(), 17);
     ask_ok(&mut client, "DEBUG RELOAD");
-    assert_eq!(
-        (dump(&mut client).unwrap(), ask(&mut client, "DEBUG DIGEST")),
-        (lines.clone(), digest.clone())
-    );
+    assert_eq!((content(&server), ask(&mut client, "DEBUG DIGEST")), (lines.clone(), digest.clone()));
 
     // A base of commands, and the commands behind it.
     for line in ["CONFIG SET aof-use-rdb-preamble no", "CONFIG SET appendonly yes"] {
@@ -76,12 +78,12 @@ fn sketches_survive_restarts_and_reach_replicas() {
         ask_ok(&mut client, &format!("TOPK.ADD chance {} {}", number % 41, number % 7));
         ask_ok(&mut client, &format!("BF.ADD bloom12 new{number}"));
     }
-    let (lines, digest) = (dump(&mut client).unwrap(), ask(&mut client, "DEBUG DIGEST"));
+    let (lines, digest) = (content(&server), ask(&mut client, "DEBUG DIGEST"));
     drop(client);
     drop(server);
     let server = start(directory.path(), &["--appendonly", "yes"]);
     let mut client = connect(&server);
-    assert_eq!((dump(&mut client).unwrap(), ask(&mut client, "DEBUG DIGEST")), (lines, digest));
+    assert_eq!((content(&server), ask(&mut client, "DEBUG DIGEST")), (lines, digest));
 
     let other = tempfile::tempdir().unwrap();
     let replica = start(other.path(), &["--repl-diskless-sync-delay", "0"]);
@@ -99,7 +101,7 @@ fn sketches_survive_restarts_and_reach_replicas() {
     ask_ok(&mut client, "TDIGEST.MERGE merged 1 tdigest12");
     ask_ok(&mut client, "CMS.MERGE cms12 2 cms12 cms700 WEIGHTS 2 1");
     until("the replica follows", || digests(&mut client, &mut follower));
-    assert_eq!(dump(&mut client).unwrap(), dump(&mut follower).unwrap());
+    assert_eq!(content(&server), content(&replica));
 }
 
 #[test]
@@ -134,13 +136,13 @@ fn sketches_move_in_transactions_scripts_and_between_servers() {
         assert_eq!(ask(&mut client, "EXEC").items().is_none(), is_refused, "{change}");
     }
 
-    let lines = dump(&mut client).unwrap();
+    let lines = content(&server);
     let port = target.address().port();
     let keys: Vec<String> = lines.iter().map(|line| line.split(' ').nth(1).unwrap().to_owned()).collect();
     assert_eq!(keys.len(), 8);
     // The empty word is the key, in place of which KEYS names them.
     ask_ok(&mut client, &format!("MIGRATE 127.0.0.1 {port}  0 5000 KEYS {}", keys.join(" ")));
-    assert_eq!(dump(&mut connect(&target)).unwrap(), lines);
+    assert_eq!(content(&target), lines);
     assert_eq!(ask(&mut client, "DBSIZE"), Reply::Int(0));
 }
 
@@ -257,8 +259,10 @@ const FAMILIES: [(&str, &[&str]); 5] = [
 
 /// What a letter of a template stands for.
 fn drawn(letter: char, random: &mut Random) -> String {
-    let item =
-        |random: &mut Random| format!("item{}", random.below(if random.below(2) == 0 { 40 } else { 2000 }));
+    let item = |random: &mut Random| {
+        let items = if random.below(2) == 0 { 40 } else { 2000 };
+        format!("item{}", random.below(items))
+    };
     let many = |random: &mut Random, one: &dyn Fn(&mut Random) -> String| {
         (0..1 + random.below(9)).map(|_| one(random)).collect::<Vec<_>>().join(" ")
     };
