@@ -25,5 +25,6 @@ pub mod publish;
 pub mod random;
 pub mod regex;
 pub mod slot;
+pub mod slot_ranges;
 pub mod sync;
 pub mod thread;

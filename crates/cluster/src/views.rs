@@ -235,8 +235,9 @@ fn shard_node(cluster: &Cluster, key: NodeKey, viewer: Viewer) -> ShardNode {
     }
 }
 
-/// CLUSTER INFO, as Redis 8 has it.
-pub fn info(cluster: &Cluster) -> String {
+/// CLUSTER INFO, as Redis 8.6 has it, with as many slot migrations under way. Slots that have left are emptied at
+/// once, so that no trimming is ever under way.
+pub fn info(cluster: &Cluster, slot_migrations: usize) -> String {
     let (mut assigned, mut suspected, mut failed) = (0, 0, 0);
     for owner in (0..SLOTS).filter_map(|slot| cluster.owner(slot)) {
         let node = cluster.node(owner);
@@ -265,6 +266,13 @@ pub fn info(cluster: &Cluster) -> String {
         line(&format!("cluster_stats_messages_{way}"), &counts.iter().sum::<u64>());
     }
     line("total_cluster_links_buffer_limit_exceeded", &counters.buffer_limit_exceeded);
+    line("cluster_slot_migration_active_tasks", &slot_migrations);
+    for name in ["running", "current_job_keys", "current_job_trimmed"] {
+        line(&format!("cluster_slot_migration_active_trim_{name}"), &0);
+    }
+    for name in ["started", "completed", "cancelled"] {
+        line(&format!("cluster_slot_migration_stats_active_trim_{name}"), &0);
+    }
     text
 }
 
@@ -357,7 +365,7 @@ mod tests {
         assert_eq!(shard.slots, [(0, 5000)]);
         let replica = shard.nodes.iter().find(|node| node.role == "replica").unwrap();
         assert_eq!((replica.health, replica.port, replica.tls_port), ("loading", Some(24100), None));
-        let text = info(&cluster);
+        let text = info(&cluster, 0);
         assert!(
             text.starts_with(
                 "cluster_state:fail\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\n"

@@ -20,7 +20,6 @@ const MULTIPATH: super::Effect =
 const RDMA: super::Effect = Moot("connections are TCP or unix sockets");
 const FAIR_ACCEPT: super::Effect = Moot("the I/O threads accept in fair slices");
 const NO_REHASH: super::Effect = Moot("tables grow a segment at a time and are never rehashed as a whole");
-const SLOT_MOVES: super::Effect = Absent("CLUSTER MIGRATION");
 const TEMPLATES: super::Effect = Moot("hashes keep their own field names");
 const FORKLESS: super::Effect = Moot("a background save never forks");
 const REPLICATION_COMPRESSION: super::Effect = Absent("compression of the replication stream");
@@ -70,12 +69,6 @@ parameter_table! {
     /// Keep new bitmaps compressed (Redis 8.12)
     bitmap_default_roaring: bool = false => "bitmap-default-roaring", YesNo, MODIFIABLE,
         Moot("bitmaps are strings");
-    /// Bytes that the target of a slot's move may be behind when the slot is handed over (Redis 8.4)
-    cluster_slot_migration_handoff_max_lag_bytes: u64 = 1 << 20
-        => "cluster-slot-migration-handoff-max-lag-bytes", Memory(0, LONG_MAX), MODIFIABLE, SLOT_MOVES;
-    /// Milliseconds for which such a move may pause writes (Redis 8.4)
-    cluster_slot_migration_write_pause_timeout: u64 = 10_000
-        => "cluster-slot-migration-write-pause-timeout", Integer(0, LONG_MAX), MODIFIABLE, SLOT_MOVES;
     /// Least fields of a hash that shares its field names with others (Redis 8.10); 0 shares none
     hash_min_template_entries: u64 = 0
         => "hash-min-template-entries", Integer(0, LONG_MAX), MODIFIABLE, TEMPLATES;

@@ -524,6 +524,18 @@ parameter_table! {
     /// Finished slot migrations that GETSLOTMIGRATIONS lists
     cluster_slot_migration_log_max_len: u32 = 1000
         => "cluster-slot-migration-log-max-len", Integer(0, INT_MAX), MODIFIABLE, Honoured;
+    /// Bytes that the target of a slot migration may be behind when writes begin to wait (CLUSTER MIGRATION)
+    cluster_slot_migration_handoff_max_lag_bytes: u64 = 1 << 20
+        => "cluster-slot-migration-handoff-max-lag-bytes", Memory(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Milliseconds for which such a migration may have writes wait
+    cluster_slot_migration_write_pause_timeout_ms: u64 = 10_000
+        => "cluster-slot-migration-write-pause-timeout", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Milliseconds after which a target that falls behind is given up
+    cluster_slot_migration_sync_buffer_drain_timeout_ms: u64 = 60_000
+        => "cluster-slot-migration-sync-buffer-drain-timeout", Integer(0, LONG_MAX), MODIFIABLE|HIDDEN, Honoured;
+    /// Finished migrations that CLUSTER MIGRATION STATUS lists
+    cluster_slot_migration_max_archived_tasks: u32 = 32
+        => "cluster-slot-migration-max-archived-tasks", Integer(1, INT_MAX), MODIFIABLE|HIDDEN, Honoured;
     /// Bytes of changes that may be unsent when a slot migration has writes wait
     slot_migration_max_failover_repl_bytes: i64 = 0
         => "slot-migration-max-failover-repl-bytes", Integer(-1, LONG_MAX), MODIFIABLE, Honoured;

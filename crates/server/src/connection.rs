@@ -23,7 +23,7 @@ use crate::clients::ClientInfo;
 use crate::pubsub::subscriptions::Subscriptions;
 use crate::registry::Entry;
 use crate::replication::primary::Phase;
-use crate::replication::source::ReplicaLink;
+use crate::replication::source::{ReplicaLink, Taker};
 use crate::slow_path::SessionFlags;
 use crate::tracking::table::TrackingState;
 
@@ -140,6 +140,8 @@ pub struct Session {
     pub is_replicated: bool,
     /// The slots that it brings.
     pub import: Option<crate::cluster::slot_migration::state::Import>,
+    /// It is a connection of another node of the cluster.
+    pub peer: Option<Box<crate::cluster::slot_migration::state::NodePeer>>,
 }
 
 impl Session {
@@ -164,6 +166,7 @@ impl Session {
             fieldsets: Fieldsets::default(),
             is_replicated: false,
             import: None,
+            peer: None,
         };
         session.become_user(user.clone());
         session
@@ -281,6 +284,8 @@ pub struct Connection {
     pub is_monitor: bool,
     /// It is a replica's, or about to be.
     pub replica: Option<Box<ReplicaLink>>,
+    /// Slots that another node has asked for: the source of its output.
+    pub slot_feed: Option<Taker>,
     /// Publishes faster than other threads can follow: continues when they have.
     pub is_flooding: bool,
 }
@@ -327,6 +332,7 @@ impl Connection {
             is_handshaking: false,
             is_monitor: false,
             replica: None,
+            slot_feed: None,
             is_flooding: false,
         }
     }

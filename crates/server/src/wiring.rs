@@ -26,6 +26,7 @@ pub static HOOKS: Hooks = Hooks {
         worker.stop_tracking(connection);
         worker.stop_replicating(connection);
         worker.stop_importing(connection);
+        worker.stop_exporting(connection);
     },
     apply_together: Worker::join_parallel_apply,
     copy_primary: start,

@@ -4,7 +4,7 @@ use super::{Action, Cluster, Node, NodeKey, Time};
 use crate::flags::NodeFlags;
 use crate::id::NodeId;
 use crate::node::Address;
-use crate::slots::{SLOTS, SlotSet};
+use crate::slots::SlotSet;
 use crate::text::normal_ip;
 
 /// The text of an error for a client.
@@ -58,11 +58,7 @@ pub enum SlotChange {
 /// # Errors
 /// The argument is not a slot.
 pub fn parse_slot(argument: &[u8]) -> Result<u16, CommandError> {
-    let number = std::str::from_utf8(argument).ok().filter(|text| !text.starts_with('+'));
-    match number.and_then(|text| text.parse::<u16>().ok()).filter(|slot| *slot < SLOTS) {
-        Some(slot) => Ok(slot),
-        None => refuse("Invalid or out of range slot"),
-    }
+    martlet_base::slot_ranges::parse_slot(argument).map_err(CommandError)
 }
 
 /// The operations. Those that fail change nothing.

@@ -5,7 +5,7 @@ use super::{Cluster, Node, NodeKey};
 use crate::flags::NodeFlags;
 use crate::id::NodeId;
 use crate::node::{Address, Announced};
-use crate::packet::{Body, Extension, Gossip, PingKind};
+use crate::packet::{Body, Extension, Gossip, PingKind, Secret};
 
 /// Fewest nodes in a ping's gossip, if there are that many.
 const GOSSIP_MIN: usize = 3;
@@ -33,7 +33,11 @@ impl Cluster {
         }
         let gossip = self.choose_gossip(receiver).into_iter().map(|key| self.gossip_of(key)).collect();
         let understands = receiver.is_some_and(|key| self.table[key].flags.has(NodeFlags::EXTENSIONS));
-        let extensions = if understands { self.extensions() } else { Vec::new() };
+        let mut extensions = if understands { self.extensions() } else { Vec::new() };
+        // Valkey's nodes would take it for an address, and Redis 7's complain of it in their logs.
+        if receiver.is_some_and(|key| understands && self.table[key].shares_secret) {
+            extensions.push(Extension::Secret(self.secret));
+        }
         let mut header = self.header();
         header.knows_extensions = true;
         self.send(id, header, Body::Ping { kind, gossip, extensions });
@@ -205,6 +209,30 @@ impl Cluster {
         self.todo.state = true;
     }
 
+    /// Takes part in the agreement on a secret: the smallest of all nodes' is that of the cluster. A connection
+    /// that the other end made is no proof of who it is, and so changes nothing.
+    pub(super) fn hear_secret(&mut self, sender: NodeKey, extensions: &[Extension], is_inbound: bool) {
+        let heard = extensions.iter().find_map(|extension| match extension {
+            Extension::Secret(secret) => Some(*secret),
+            _ => None,
+        });
+        let Some(heard) = heard.filter(|_| self.table.contains(sender)) else { return };
+        self.table[sender].shares_secret = true;
+        if !is_inbound {
+            self.secret = self.secret.min(heard);
+        }
+    }
+
+    /// Has a secret that cannot be guessed from the node's id, before the first packet.
+    pub fn set_secret(&mut self, secret: Secret) {
+        self.secret = secret;
+    }
+
+    /// By which nodes of the cluster know each other's connections for clients, in hexadecimal digits.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// Takes `sender`'s announcements of itself; facts that it leaves out, it has no more.
     pub(super) fn hear_extensions(&mut self, sender: NodeKey, extensions: &[Extension]) {
         let mut announced = Announced::default();
@@ -220,7 +248,7 @@ impl Cluster {
                 Extension::AvailabilityZone(zone) => announced.availability_zone = zone,
                 Extension::ShardId(id) => shard = Some(id),
                 Extension::Forgotten(id, seconds) => self.hear_forgotten(id, seconds),
-                Extension::Other(..) => {}
+                Extension::Secret(_) | Extension::Other(..) => {}
             }
         }
         if !self.table.contains(sender) {

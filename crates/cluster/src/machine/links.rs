@@ -180,6 +180,7 @@ impl Cluster {
             is_paused: own.is_primary() && self.manual.as_ref().is_some_and(|manual| manual.is_paused),
             forces_vote: false,
             knows_extensions: false,
+            is_martlet: true,
         }
     }
 

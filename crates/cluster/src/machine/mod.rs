@@ -33,7 +33,7 @@ use crate::conf::{Conf, Entry, Open};
 use crate::flags::NodeFlags;
 use crate::id::NodeId;
 use crate::node::{Address, Announced};
-use crate::packet::{Kind, Published};
+use crate::packet::{Kind, Published, Secret};
 use crate::slots::SlotSet;
 use debug::Drops;
 use election::{Election, ManualFailover};
@@ -208,6 +208,8 @@ pub struct Counters {
 pub struct Cluster {
     settings: Settings,
     random: Random,
+    /// The cluster's secret, as far as it is known here.
+    secret: Secret,
     now: Time,
     table: Table,
     myself: NodeKey,
@@ -301,10 +303,12 @@ impl Cluster {
         cluster
     }
 
-    fn with(settings: Settings, random: Random, now: Time, table: Table, myself: NodeKey) -> Cluster {
+    fn with(settings: Settings, mut random: Random, now: Time, table: Table, myself: NodeKey) -> Cluster {
+        let secret = *NodeId::random(&mut random).as_bytes();
         let mut cluster = Cluster {
             settings: Settings::default(),
             random,
+            secret,
             now,
             table,
             myself,

@@ -138,6 +138,7 @@ impl Cluster {
             node.flags.set(NodeFlags::EXTENSIONS, true);
         }
         node.flags.set(NodeFlags::LIGHT_HEADER, header.flags.has(NodeFlags::LIGHT_HEADER));
+        node.shares_secret |= header.is_martlet;
         node.data_received_ms = Some(now);
         if node.is_in_handshake() {
             return;
@@ -187,6 +188,8 @@ impl Cluster {
             self.resolve_collision(sender);
         }
         self.hear_gossip(sender, gossip);
+        let is_inbound = self.links.get(&id).is_none_or(|link| link.is_inbound);
+        self.hear_secret(sender, extensions, is_inbound);
         self.hear_extensions(sender, extensions);
         Next::Keep
     }

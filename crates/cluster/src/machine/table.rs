@@ -43,6 +43,8 @@ pub struct Node {
     pub pong_received_ms: Option<i64>,
     /// When anything was received of it.
     pub data_received_ms: Option<i64>,
+    /// It takes part in the secret of Redis 8's nodes and Martlet's.
+    pub(super) shares_secret: bool,
     /// Its replication offset, in bytes.
     pub offset: u64,
     /// Connection to it.
@@ -76,6 +78,7 @@ impl Node {
             ping_sent_ms: None,
             pong_received_ms: None,
             data_received_ms: None,
+            shares_secret: false,
             offset: 0,
             link: None,
             inbound: None,

@@ -604,6 +604,7 @@ impl Liar {
             is_paused: self.below(4) == 0,
             forces_vote: self.below(2) == 0,
             knows_extensions: true,
+            is_martlet: self.below(2) == 0,
         }
     }
 
@@ -666,4 +667,49 @@ fn a_replica_of_another_history_has_nothing_to_offer() {
     assert_eq!(joining.offset(joining.my_key()), 0);
     let is_anew = |action: &Action| matches!(action, Action::Replicate { is_full_sync: true, .. });
     assert!(joining.take_actions().iter().any(is_anew));
+}
+
+#[test]
+fn nodes_agree_on_the_smallest_secret_and_hear_none_from_strangers() {
+    let mut net = Net::new(3);
+    let secret = |digit: u8| [digit; 40];
+    for (index, digit) in [b'c', b'a', b'b'].into_iter().enumerate() {
+        net.nodes[index].set_secret(secret(digit));
+    }
+    for index in 0..3 {
+        net.nodes[0].meet(time(0), &Net::host(index), 6379, 16379).unwrap();
+    }
+    net.pass(10_000);
+    assert_eq!(net.nodes.iter().map(Cluster::secret).collect::<Vec<_>>(), [&secret(b'a'); 3]);
+    // A connection that another has made, though it names a node, proves nothing.
+    let mut header = net.nodes[1].header();
+    header.knows_extensions = true;
+    let extensions = vec![Extension::Secret(secret(b'0'))];
+    let body = Body::Ping { kind: PingKind::Ping, gossip: Vec::new(), extensions };
+    let link = net.nodes[0].accepted(time(net.now), "10.0.0.9", &Net::host(0));
+    net.nodes[0].received(time(net.now), link, &Packet::Full(Box::new(header), body).encode());
+    assert_eq!(net.nodes[0].secret(), &secret(b'a'));
+}
+
+#[test]
+fn nodes_that_know_no_secret_are_sent_none() {
+    let mut net = Net::cluster(2);
+    let key = net.nodes[0].nodes().map(|(key, _)| key).find(|key| *key != net.nodes[0].my_key()).unwrap();
+    let sends = |net: &mut Net| {
+        let link = net.nodes[0].table[key].link.unwrap();
+        net.nodes[0].send_ping(link, PingKind::Ping);
+        let actions = net.nodes[0].take_actions();
+        actions.iter().any(|action| match action {
+            Action::Send { packet, .. } => {
+                let Ok(Packet::Full(_, Body::Ping { extensions, .. })) = Packet::decode(packet) else {
+                    panic!("no ping")
+                };
+                extensions.iter().any(|extension| matches!(extension, Extension::Secret(_)))
+            }
+            _ => false,
+        })
+    };
+    assert!(sends(&mut net));
+    net.nodes[0].table[key].shares_secret = false;
+    assert!(!sends(&mut net));
 }

@@ -2,8 +2,8 @@
 
 use super::encode::{FORCES_VOTE, HAS_EXTENSIONS, PAUSED};
 use super::{
-    Body, Extension, Gossip, HEADER_BYTES, Header, Kind, LIGHT, LIGHT_HEADER_BYTES, Packet, PingKind,
-    Published, SIGNATURE, VERSION,
+    Body, Extension, Gossip, HEADER_BYTES, Header, Kind, LIGHT, LIGHT_HEADER_BYTES, MARTLET, Packet,
+    PingKind, Published, SIGNATURE, VERSION,
 };
 use crate::flags::NodeFlags;
 use crate::id::{ID_BYTES, NodeId};
@@ -129,7 +129,8 @@ impl<'a> Input<'a> {
         };
         let address = self.address()?;
         let extensions = self.u16()?;
-        self.take(30)?;
+        self.take(28)?;
+        let mark: [u8; 2] = self.array()?;
         let (other_port, bus_port, flags) = (self.u16()?, self.u16()?, NodeFlags(self.u16()?));
         let [state, message_flags, _, _] = self.array()?;
         let header = Header {
@@ -148,6 +149,7 @@ impl<'a> Input<'a> {
             is_paused: message_flags & PAUSED != 0,
             forces_vote: message_flags & FORCES_VOTE != 0,
             knows_extensions: message_flags & HAS_EXTENSIONS != 0,
+            is_martlet: mark == MARTLET,
         };
         Ok((header, if message_flags & HAS_EXTENSIONS != 0 { extensions } else { 0 }))
     }
@@ -222,7 +224,10 @@ fn known(number: u16, value: &[u8]) -> Result<Option<Extension>, PacketError> {
             Some(Extension::Forgotten(node, input.u64()?))
         }
         3 => Some(Extension::ShardId(input.id()?)),
-        4 => text(text::is_ipv4).map(Extension::ClientIpv4),
+        4 => match value.try_into() {
+            Ok(secret) => Some(Extension::Secret(secret)),
+            Err(_) => text(text::is_ipv4).map(Extension::ClientIpv4),
+        },
         5 => text(text::is_ipv6).map(Extension::ClientIpv6),
         6 => port().map(Extension::ClientPort),
         7 => port().map(Extension::ClientTlsPort),

@@ -1,6 +1,8 @@
 //! Packets as bytes.
 
-use super::{Body, Extension, Gossip, HEADER_BYTES, Header, LIGHT, Packet, Published, SIGNATURE, VERSION};
+use super::{
+    Body, Extension, Gossip, HEADER_BYTES, Header, LIGHT, MARTLET, Packet, Published, SIGNATURE, VERSION,
+};
 use crate::text::ADDRESS_BYTES;
 
 /// Bits of the first byte of message flags.
@@ -52,7 +54,8 @@ fn put_header(bytes: &mut Vec<u8>, header: &Header, body: &Body) {
     bytes.extend_from_slice(header.primary.as_ref().map_or(&[0; 40], |primary| primary.as_bytes()));
     put_address(bytes, &header.address);
     put_u16(bytes, extensions as u16);
-    bytes.extend_from_slice(&[0; 30]);
+    bytes.extend_from_slice(&[0; 28]);
+    bytes.extend_from_slice(if header.is_martlet { &MARTLET } else { &[0; 2] });
     put_u16(bytes, header.other_port);
     put_u16(bytes, header.bus_port);
     put_u16(bytes, header.flags.0);
@@ -113,6 +116,7 @@ fn put_extension(bytes: &mut Vec<u8>, extension: &Extension) {
         Extension::Forgotten(node, seconds) => (2, [&node.as_bytes()[..], &seconds.to_be_bytes()].concat()),
         Extension::ShardId(shard) => (3, shard.as_bytes().to_vec()),
         Extension::ClientIpv4(ip) => (4, text(ip)),
+        Extension::Secret(secret) => (4, secret.to_vec()),
         Extension::ClientIpv6(ip) => (5, text(ip)),
         Extension::ClientPort(port) => (6, port.to_be_bytes().to_vec()),
         Extension::ClientTlsPort(port) => (7, port.to_be_bytes().to_vec()),

@@ -26,6 +26,10 @@ pub const HEADER_BYTES: usize = 2256;
 pub const LIGHT_HEADER_BYTES: usize = 16;
 /// Length of one node's gossip.
 pub const GOSSIP_BYTES: usize = 104;
+/// Length of a [`Secret`].
+pub const SECRET_BYTES: usize = 40;
+/// Martlet's nodes put this into the last of the header's unused bytes, which others leave zero and do not read.
+const MARTLET: [u8; 2] = *b"ML";
 /// The bit of a kind which says that the header is a light one.
 const LIGHT: u16 = 0x8000;
 /// The protocol's version.
@@ -141,6 +145,8 @@ pub struct Header {
     pub forces_vote: bool,
     /// Whether the sender understands extensions (this packet need not have any).
     pub knows_extensions: bool,
+    /// Whether the sender is a node of Martlet.
+    pub is_martlet: bool,
 }
 
 /// The body of a kind, after the header.
@@ -221,6 +227,9 @@ pub struct Gossip {
     pub flags: NodeFlags,
 }
 
+/// A node's proof that it is one of its cluster (Redis 8).
+pub type Secret = [u8; SECRET_BYTES];
+
 /// Extensions after the gossip of a ping; 4 to 8 with Valkey's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extension {
@@ -232,8 +241,10 @@ pub enum Extension {
     Forgotten(NodeId, u64),
     /// 3: the sender's shard.
     ShardId(NodeId),
-    /// 4: address for clients. Redis 8 sends a secret of 40 bytes by that number, which is [`Self::Other`].
+    /// 4: address for clients.
     ClientIpv4(String),
+    /// 4 as well, with 40 bytes: the secret of Redis 8's nodes among each other.
+    Secret(Secret),
     /// 5: address for clients.
     ClientIpv6(String),
     /// 6: port for clients.

@@ -68,11 +68,7 @@ fn the_secret_that_redis_8_sends_is_no_address() {
     let Ok(Packet::Full(_, Body::Ping { extensions, .. })) = Packet::decode(&bytes) else {
         panic!("no ping")
     };
-    assert!(
-        extensions
-            .iter()
-            .any(|extension| matches!(extension, Extension::Other(4, secret) if secret.len() == 40))
-    );
+    assert!(extensions.iter().any(|extension| matches!(extension, Extension::Secret(_))));
 }
 
 #[test]
@@ -130,7 +126,7 @@ fn sets() -> impl Strategy<Value = SlotSet> {
 }
 
 fn headers() -> impl Strategy<Value = Header> {
-    let numbers = (any::<[u16; 3]>(), any::<[u64; 3]>(), any::<[bool; 4]>(), any::<u16>());
+    let numbers = (any::<[u16; 3]>(), any::<[u64; 3]>(), any::<[bool; 5]>(), any::<u16>());
     (numbers, ids(), sets(), proptest::option::of(ids()), "[0-9a-f.:]{0,45}").prop_map(
         |((ports, epochs, bits, flags), sender, slots, primary, address)| Header {
             sender,
@@ -148,6 +144,7 @@ fn headers() -> impl Strategy<Value = Header> {
             is_paused: bits[1],
             forces_vote: bits[2],
             knows_extensions: bits[3],
+            is_martlet: bits[4],
         },
     )
 }

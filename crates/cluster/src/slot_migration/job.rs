@@ -135,12 +135,24 @@ pub struct Job {
     pub acked_s: i64,
     /// Why it has failed.
     pub message: Option<String>,
+    /// An attempt of a task of Redis' kind.
+    pub is_attempt: bool,
     /// End of the pause of writes, monotonic milliseconds.
     pub(super) paused_until_ms: Option<i64>,
     /// When the source was asked for its consent, monotonic milliseconds.
     pub(super) requested_ms: i64,
     /// When the other end was sent a sign of life, monotonic milliseconds.
     pub(super) told_ms: i64,
+}
+
+/// Ranges in the form that clients see.
+pub(super) fn ranges_text(ranges: &[(u16, u16)]) -> String {
+    let mut text = String::new();
+    for (first, last) in ranges {
+        let blank = if text.is_empty() { "" } else { " " };
+        let _ = write!(text, "{blank}{first}-{last}");
+    }
+    text
 }
 
 impl Job {
@@ -157,6 +169,7 @@ impl Job {
             updated_s: now_s,
             acked_s: now_s,
             message: None,
+            is_attempt: false,
             paused_until_ms: None,
             requested_ms: 0,
             told_ms: now.mono_ms,
@@ -187,12 +200,7 @@ impl Job {
 
     /// The ranges in the form that clients see.
     pub fn ranges_text(&self) -> String {
-        let mut text = String::new();
-        for (first, last) in &self.ranges {
-            let blank = if text.is_empty() { "" } else { " " };
-            let _ = write!(text, "{blank}{first}-{last}");
-        }
-        text
+        ranges_text(&self.ranges)
     }
 
     /// As the log names it.

@@ -20,6 +20,8 @@
 
 mod job;
 mod parse;
+mod pull;
+mod task;
 
 use std::collections::VecDeque;
 
@@ -29,6 +31,7 @@ use crate::id::NodeId;
 use crate::machine::{CommandError, Time};
 pub use job::{Job, JobId, Operation, State};
 pub use parse::{Establish, Finish, Request, parse_establish, parse_finish, parse_requests};
+pub use task::{Step, Task};
 
 /// Between two signs of life.
 const ACK_PERIOD_MS: i64 = 1_000;
@@ -57,18 +60,21 @@ pub enum Message {
     RequestFailover,
     /// It may.
     FailoverGranted,
+    /// Nothing follows this, and the target may take the slots (Redis).
+    StreamEof,
     /// Anything else.
     Unknown,
 }
 
 impl Message {
-    const ALL: [(Message, &'static str); 6] = [
+    const ALL: [(Message, &'static str); 7] = [
         (Message::Ack, "ACK"),
         (Message::SnapshotEof, "SNAPSHOT-EOF"),
         (Message::RequestPause, "REQUEST-PAUSE"),
         (Message::Paused, "PAUSED"),
         (Message::RequestFailover, "REQUEST-FAILOVER"),
         (Message::FailoverGranted, "FAILOVER-GRANTED"),
+        (Message::StreamEof, "STREAM-EOF"),
     ];
 
     /// The message of this word.
@@ -88,6 +94,13 @@ impl Message {
 pub enum Action {
     /// Connect to the target; then [`SlotMigrations::connected`] and so on, or [`SlotMigrations::fail`].
     Connect(JobId),
+    /// Delete keys of slots that are not this node's yet, and have replicas and the append-only file hear of the
+    /// import.
+    Mark(JobId),
+    /// Connect to the source, and ask it for the slots; then [`SlotMigrations::reached`] and so on.
+    Pull(JobId),
+    /// Another attempt of the task is due: [`SlotMigrations::retry`].
+    Retry,
     /// Say this to the other end, after all that was said or sent before.
     Send(JobId, Message),
     /// Make a cut of the slots unless another is under way: [`SlotMigrations::snapshot_begun`].
@@ -131,6 +144,12 @@ pub struct Limits {
     pub failover_ms: i64,
     /// `cluster-slot-migration-log-max-len`.
     pub log_max: usize,
+    /// `cluster-slot-migration-max-archived-tasks`.
+    pub archive_max: usize,
+    /// `cluster-slot-migration-write-pause-timeout`, in milliseconds.
+    pub pause_ms: i64,
+    /// `cluster-slot-migration-sync-buffer-drain-timeout`, in milliseconds.
+    pub drain_ms: i64,
 }
 
 /// See the [module docs](self).
@@ -138,6 +157,10 @@ pub struct Limits {
 pub struct SlotMigrations {
     /// The newest first.
     jobs: VecDeque<Job>,
+    /// The task of Redis' kind that is not over.
+    task: Option<Task>,
+    /// Tasks that are over, the newest first.
+    archive: VecDeque<Task>,
     next: u64,
     random: Random,
     limits: Limits,
@@ -162,6 +185,8 @@ impl SlotMigrations {
     pub fn new(random: Random, limits: Limits, is_primary: bool) -> SlotMigrations {
         SlotMigrations {
             jobs: VecDeque::new(),
+            task: None,
+            archive: VecDeque::new(),
             next: 1,
             random,
             limits,
@@ -174,6 +199,7 @@ impl SlotMigrations {
     /// Takes up another configuration.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+        self.archive.truncate(limits.archive_max);
     }
 
     /// Changes which steps are not taken.
@@ -191,7 +217,7 @@ impl SlotMigrations {
         !self.actions.is_empty()
     }
 
-    /// All there are, the newest first, those that are over included.
+    /// All there are, the newest first, those that are over included, and attempts of a task.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.iter()
     }
@@ -204,6 +230,7 @@ impl SlotMigrations {
     /// Whether anything is to be looked at as time passes.
     pub fn is_active(&self) -> bool {
         self.jobs.iter().any(|job| !job.state.is_finished())
+            || self.task.as_ref().is_some_and(Task::is_active)
     }
 
     fn is_of(&self, operation: Operation, slot: u16) -> bool {
@@ -332,6 +359,7 @@ impl SlotMigrations {
         );
         (job.state, job.updated_s) = (state, now.unix_ms / 1_000);
         self.log(false, text);
+        self.note_state(now, at);
     }
 
     /// Goes from one state to the next; whether it was in the first.
@@ -377,6 +405,9 @@ impl SlotMigrations {
 
     /// All keys of the cut have been sent.
     pub fn snapshot_sent(&mut self, now: Time, id: JobId) {
+        if let Some(at) = self.current(id).filter(|at| self.jobs[*at].is_attempt) {
+            self.jobs[at].acked_s = now.unix_ms / 1_000;
+        }
         self.advance(now, id, State::Snapshotting, State::Replicating);
     }
 
@@ -398,8 +429,10 @@ impl SlotMigrations {
             return;
         }
         if is_paused {
-            self.jobs[at].paused_until_ms = Some(now.mono_ms + 2 * self.limits.failover_ms);
-            self.send(now, id, Message::Paused);
+            let is_task = self.jobs[at].is_attempt;
+            let pause_ms = if is_task { self.limits.pause_ms } else { 2 * self.limits.failover_ms };
+            self.jobs[at].paused_until_ms = Some(now.mono_ms.saturating_add(pause_ms));
+            self.send(now, id, if is_task { Message::StreamEof } else { Message::Paused });
             self.step(now, at, State::Paused);
         } else if self.jobs[at].state == State::Replicating {
             self.step(now, at, State::WaitingToPause);
@@ -419,6 +452,9 @@ impl SlotMigrations {
     pub fn hear(&mut self, now: Time, id: JobId, message: Message) {
         let Some(at) = self.current(id) else { return };
         let (operation, state) = (self.jobs[at].operation, self.jobs[at].state);
+        if self.jobs[at].is_attempt {
+            return self.hear_source(now, id, message);
+        }
         match (message, operation, state) {
             (Message::Ack, ..) => {
                 self.jobs[at].acked_s = now.unix_ms / 1_000;
@@ -505,7 +541,12 @@ impl SlotMigrations {
         let (text, operation) =
             (format!("Slot migration {} connection lost", job.description()), job.operation);
         self.log(false, text);
-        let why = if operation == Operation::Export { LOST_TARGET } else { LOST_SOURCE };
+        let why = match (operation, self.jobs[at].is_attempt) {
+            (Operation::Export, true) => "Main and RDB channel clients are disconnected.",
+            (Operation::Import, true) => "Main channel - Connection is closed",
+            (Operation::Export, false) => LOST_TARGET,
+            (Operation::Import, false) => LOST_SOURCE,
+        };
         self.fail_at(now, at, why);
     }
 
@@ -541,6 +582,7 @@ impl SlotMigrations {
         if !was_tracked {
             self.actions.push(Action::Close(id));
         }
+        self.note_end(now, id, state, message.as_deref());
         if operation == Operation::Import && self.is_primary && state != State::Success {
             self.step(now, at, State::CleaningUp);
             self.actions.push(Action::CleanUp(id));
@@ -583,7 +625,8 @@ impl SlotMigrations {
 
     /// CANCELSLOTMIGRATIONS; whether there was anything to cancel.
     pub fn cancel(&mut self, now: Time) -> bool {
-        let is_export = |job: &Job| job.operation == Operation::Export && job.state.is_in_progress();
+        let is_export =
+            |job: &Job| job.operation == Operation::Export && job.state.is_in_progress() && !job.is_attempt;
         let any = self.jobs.iter().any(is_export);
         for at in 0..self.jobs.len() {
             // The node that got the consent may have the slots already: a write here would be lost.
@@ -643,6 +686,9 @@ impl SlotMigrations {
         owner: impl Fn(u16) -> Option<NodeId>,
     ) {
         let was_primary = std::mem::replace(&mut self.is_primary, is_primary);
+        if was_primary && !is_primary {
+            self.cancel_task(now, "switching to replica");
+        }
         if is_primary && !was_primary {
             let is_import = |job: &Job| job.operation == Operation::Import;
             self.fail_all(now, "A failover occurred during slot import", is_import);
@@ -653,6 +699,9 @@ impl SlotMigrations {
             let only = job.only_owner(&owner);
             let (is_mine, id) = (only == Some(myself), job.id);
             match job.operation {
+                Operation::Export if job.is_attempt && !is_mine && job.state != State::ExportGranted => {
+                    self.cancel_task(now, "slots configuration updated");
+                }
                 Operation::Export if only == Some(target) => {
                     let text =
                         format!("Slot migration {} slots are now owned by target node.", job.description());
@@ -664,6 +713,9 @@ impl SlotMigrations {
                     self.jobs[at].nodes = None;
                     self.step(now, at, State::OccurringOnPrimary);
                     self.actions.push(Action::Close(id));
+                }
+                Operation::Import if job.is_attempt && only != Some(source) => {
+                    self.cancel_task(now, "slots configuration updated");
                 }
                 Operation::Import if is_mine => {
                     self.fail_at(now, at, "Slots were unexpectedly assigned to myself during import");
@@ -694,7 +746,7 @@ impl SlotMigrations {
                 Operation::Export => job.acked_s,
                 Operation::Import => heard_s(id).unwrap_or(job.acked_s),
             };
-            if state != State::ExportGranted && now.unix_ms / 1_000 - heard > self.limits.silence_s {
+            if self.awaits_signs_of_life(job) && now.unix_ms / 1_000 - heard > self.limits.silence_s {
                 let text = format!(
                     "Timing out slot migration {} after not receiving ack for too long",
                     job.description()
@@ -709,18 +761,29 @@ impl SlotMigrations {
                 State::WaitingToPause => self.actions.push(Action::TryPause(id)),
                 // It was held up: else it is over by now.
                 State::ImportGranted => self.try_takeover(now, at),
+                State::Paused | State::ExportGranted if is_pause_over && job.is_attempt => {
+                    self.fail_at(now, at, "Server paused timeout");
+                }
                 State::Paused if is_pause_over => {
                     self.fail_at(now, at, "Timed out before streaming completed");
                 }
                 State::ExportGranted if is_pause_over => self.give_up_grant(now, at),
                 _ => {}
             }
+            self.check_drain(now, at);
             let job = &self.jobs[at];
-            if job.state.sends_acks() && now.mono_ms - job.told_ms >= ACK_PERIOD_MS {
+            if !job.is_attempt && job.state.sends_acks() && now.mono_ms - job.told_ms >= ACK_PERIOD_MS {
                 self.send(now, id, Message::Ack);
             }
         }
         self.trim();
+        self.tick_task(now);
+    }
+
+    /// Whether silence of the other end is a failure. A task's target is silent while the snapshot is sent.
+    fn awaits_signs_of_life(&self, job: &Job) -> bool {
+        let is_silent = matches!(job.state, State::WaitingToSnapshot | State::Snapshotting);
+        job.state != State::ExportGranted && !(job.is_attempt && is_silent)
     }
 
     fn give_up_grant(&mut self, now: Time, at: usize) {
@@ -739,6 +802,7 @@ impl SlotMigrations {
 
     /// Forgets the oldest that are over, beyond as many as the log may have.
     fn trim(&mut self) {
+        self.jobs.retain(|job| !(job.is_attempt && job.state.is_finished()));
         let mut over = self.jobs.len().saturating_sub(self.limits.log_max);
         let mut at = self.jobs.len();
         while over > 0 && at > 0 {

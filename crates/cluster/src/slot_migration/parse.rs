@@ -91,6 +91,27 @@ fn ranges(cluster: Option<&Cluster>, words: &[&[u8]]) -> Result<Ranges, CommandE
     Ok((ranges, at, owner))
 }
 
+/// The one owner of slots that a task may move.
+///
+/// # Errors
+/// Why it may not, in Redis' words.
+pub(super) fn check_import(cluster: &Cluster, ranges: &[(u16, u16)]) -> Result<NodeId, CommandError> {
+    if cluster.myself().is_replica() {
+        return refuse("slot migration not allowed on replica.");
+    }
+    if cluster.importing().next().is_some() || cluster.migrating().next().is_some() {
+        return refuse("all slot states must be STABLE to start a slot migration task.");
+    }
+    let mut source = None;
+    for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
+        let Some(owner) = cluster.owner(slot) else { return refuse(format!("slot has no owner: {slot}")) };
+        if *source.get_or_insert(owner) != owner {
+            return refuse("slots belong to different source nodes");
+        }
+    }
+    source.map(|key| cluster.node(key).id).ok_or_else(|| CommandError(SYNTAX.into()))
+}
+
 /// A migration may begin here at all.
 fn may_start(cluster: &Cluster) -> Result<(), CommandError> {
     if cluster.myself().is_replica() {

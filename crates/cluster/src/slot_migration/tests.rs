@@ -2,13 +2,20 @@
 
 use super::*;
 
-const LIMITS: Limits = Limits { silence_s: 60, failover_ms: 5_000, log_max: 2 };
+pub(super) const LIMITS: Limits = Limits {
+    silence_s: 60,
+    failover_ms: 5_000,
+    log_max: 2,
+    archive_max: 32,
+    pause_ms: 10_000,
+    drain_ms: 60_000,
+};
 
-fn at(ms: i64) -> Time {
+pub(super) fn at(ms: i64) -> Time {
     Time { mono_ms: ms, unix_ms: ms }
 }
 
-fn node(byte: u8) -> NodeId {
+pub(super) fn node(byte: u8) -> NodeId {
     NodeId::parse(&[byte; 40]).unwrap()
 }
 
@@ -20,7 +27,7 @@ struct Pair {
     import: JobId,
 }
 
-fn done(actions: Vec<Action>) -> Vec<Action> {
+pub(super) fn done(actions: Vec<Action>) -> Vec<Action> {
     actions.into_iter().filter(|action| !matches!(action, Action::Log { .. })).collect()
 }
 

@@ -1,6 +1,9 @@
 //! Whole databases: emptying and exchanging them. These run alone, with all shards locked; removed values are
 //! freed in the background, for which SYNC waits without any lock.
 
+use martlet_base::slot::SLOT_COUNT;
+use martlet_base::slot_ranges::parse_slot_ranges;
+
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
 use martlet_spec::{Acl, Command, Databases, Error, Flags, Group, Outcome, Tip, command};
@@ -32,6 +35,39 @@ pub(super) static FLUSHALL: Command<Handler> = command("flushall", -1, flushall 
 fn flushall(ctx: &mut Context<'_>) -> Outcome {
     flush(ctx, None)?;
     ctx.keys.flushed_all = true;
+    Ok(())
+}
+
+pub(super) static TRIMSLOTS: Command<Handler> = command("trimslots", -5, trimslots as Handler)
+    .flags(Flags::WRITE.with(Flags::EXCLUSIVE))
+    .databases(Databases::All)
+    .acl(ACL)
+    .syntax("ranges=RANGES(numranges:i *slots(startslot:i endslot:i))")
+    .doc(
+        Group::Server,
+        "8.4.0",
+        "O(N) where N is the total number of keys in all databases",
+        "Deletes the keys of slots, as a primary does whose slots have moved.",
+    );
+
+/// Followers get the deletion of each key, which every version of them knows.
+fn trimslots(ctx: &mut Context<'_>) -> Outcome {
+    if !ctx.settings.is_clustered {
+        return Err(Error::Fixed("ERR This instance has cluster support disabled"));
+    }
+    if !ctx.arg(1).eq_ignore_ascii_case(b"ranges") {
+        return Err(Error::Fixed("ERR missing ranges argument"));
+    }
+    let count = usize::try_from(ctx.int(2)?).ok().filter(|count| (1..=SLOT_COUNT).contains(count));
+    let words: Vec<&[u8]> = (3..ctx.argc()).map(|at| ctx.arg(at)).collect();
+    if count.is_none_or(|count| words.len() != 2 * count) {
+        return Err(Error::Fixed("ERR invalid number of ranges"));
+    }
+    let ranges = parse_slot_ranges(&words).map_err(|text| Error::Text(format!("ERR {text}")))?;
+    for slot in ranges.into_iter().flatten().flat_map(|(first, last)| first..=last) {
+        ctx.keys.delete_slot(slot);
+    }
+    ctx.reply.ok();
     Ok(())
 }
 

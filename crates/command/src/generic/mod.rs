@@ -51,6 +51,7 @@ pub static COMMANDS: &[&Command<Handler>] = &[
     &flush::FLUSHDB,
     &flush::FLUSHALL,
     &flush::SWAPDB,
+    &flush::TRIMSLOTS,
     &object::OBJECT,
     &dump::DUMP,
     &dump::RESTORE,

@@ -14,7 +14,7 @@ use martlet_client::blocking::Client;
 use super::{LOOK, Node, PATIENCE, attach, introduce, take_over, told, until, until_up};
 
 /// The slots up to this one move. Each node keeps some others: a node without any becomes a replica.
-const LAST: u16 = 4095;
+pub(crate) const LAST: u16 = 4095;
 const WRITERS: usize = 3;
 /// Counters of each.
 const COUNTERS: u64 = 60;
@@ -82,7 +82,7 @@ fn count(number: usize, nodes: [SocketAddr; 2], ends: &AtomicBool, done: &Atomic
 
 /// Has writers count during `work`, which gets a way to wait for their writes; then their counters have the
 /// answered values.
-fn under_load(nodes: [&Node; 2], work: impl FnOnce(&dyn Fn())) {
+pub(crate) fn under_load(nodes: [&Node; 2], work: impl FnOnce(&dyn Fn())) {
     let (ends, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; WRITERS]);
     let addresses = nodes.map(Node::address);
     let counters = std::thread::scope(|scope| {
@@ -222,7 +222,7 @@ fn what_is_cut_off_leaves_the_slots_whole() {
 }
 
 /// Bytes that imports have got at a node.
-fn received(node: &Node) -> u64 {
+pub(crate) fn received(node: &Node) -> u64 {
     let info = node.ask(&["INFO", "stats"]);
     let line = info.lines().find_map(|line| line.strip_prefix("total_net_cluster_slot_import_bytes:"));
     line.map_or(0, |bytes| bytes.parse().unwrap())

@@ -29,9 +29,10 @@ use std::sync::{Mutex, OnceLock};
 
 use martlet_base::disk::error_text;
 use martlet_base::publish::Published;
-use martlet_base::random::Random;
+use martlet_base::random::{Random, fill_secret};
 use martlet_cluster::conf;
 use martlet_cluster::machine::{Cluster, Time};
+use martlet_cluster::packet::{SECRET_BYTES, Secret};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FlockOperation, flock};
 
@@ -79,6 +80,8 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
             cluster
         }
     };
+    let mut cluster = cluster;
+    cluster.set_secret(new_secret()?);
     if let Some(primary) = primary_of(&cluster, config) {
         let mut config = config.clone();
         config.replicaof = ReplicaOf(Some(primary));
@@ -113,6 +116,13 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
     let _ = shared.cluster.set(node);
     shared.slow_path_reasons.hold(SlowPathReason::Cluster);
     Ok(listeners)
+}
+
+/// Digits of chance, from which a node's secret is made.
+fn new_secret() -> Result<Secret, String> {
+    let mut bytes = [0; SECRET_BYTES];
+    fill_secret(&mut bytes).map_err(|error| format!("No randomness: {error}"))?;
+    Ok(bytes.map(|byte| b"0123456789abcdef"[usize::from(byte & 15)]))
 }
 
 /// The server whose replica the node is, if its address is known.

@@ -3,6 +3,7 @@
 mod change;
 mod debug;
 mod migrate;
+mod migration;
 mod scan;
 mod slot_stats;
 mod tell;
@@ -124,6 +125,7 @@ static CLUSTER: ServerCommand = container(
         &tell::LINKS,
         &change::MEET,
         &migrate::MIGRATESLOTS,
+        &migration::MIGRATION,
         &tell::MYID,
         &tell::MYSHARDID,
         &tell::NODES,

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_journal::stream::Reader;
-use martlet_net::{Backend, Token};
+use martlet_net::{Backend, Buffer, Token};
 use martlet_protocol::reply::Reply;
 
+use super::feed::Next;
 use super::primary::{Phase, Replica};
-use super::source::{Given, ReplicaLink, Source};
+use super::source::{Given, ReplicaLink, Source, Taker};
 use crate::clients::flag;
 use crate::connection::Connection;
 use crate::registry::Entry;
@@ -55,11 +56,17 @@ impl Worker {
                 self.outbox_has_more(sent > 0);
                 break;
             }
-            let Some(link) = &mut connection.replica else { return };
-            if std::mem::take(&mut link.gathers) {
-                backend.gather(connection.token);
-            }
-            match link.next(self.now_ms) {
+            let next = match (&connection.slot_feed, &mut connection.replica) {
+                (Some(taker), _) => next_of_slots(taker),
+                (None, Some(link)) => {
+                    if std::mem::take(&mut link.gathers) {
+                        backend.gather(connection.token);
+                    }
+                    link.next(self.now_ms)
+                }
+                (None, None) => return,
+            };
+            match next {
                 Given::Bytes(buffer) => {
                     sent += buffer.len();
                     connection.in_flight.push(&buffer);
@@ -68,21 +75,14 @@ impl Worker {
                 Given::Nothing => break,
                 Given::Done => {
                     connection.closing = true;
-                    if link.replica.is_rdb_channel() {
-                        let name = link.replica.name();
-                        tracing::info!(
-                            "RDB transfer completed, rdb only replica ({name}) should be disconnected asap"
-                        );
-                        self.shared.replication.primary.sent_by_channel(&link.replica, self.now_ms);
-                        self.note_replicas();
-                    }
+                    self.note_sent_by_channel(connection);
                 }
                 Given::Lost(why) => {
                     tracing::warn!(
                         "Client id={} addr={} (replica {}) scheduled to be closed ASAP for {why}.",
                         connection.info.id,
                         connection.info.peer,
-                        link.replica.name()
+                        connection.replica.as_ref().map_or_else(String::new, |link| link.replica.name())
                     );
                     self.end_for_good(connection);
                 }
@@ -102,6 +102,17 @@ impl Worker {
         let bytes = connection.output_bytes() as u64 + waits;
         connection.info.output_bytes.store(bytes as usize, Ordering::Relaxed);
         self.compare_with_output_limit(connection, bytes);
+    }
+
+    /// A connection for a replica's data set alone has sent all of it.
+    fn note_sent_by_channel(&mut self, connection: &Connection) {
+        let Some(link) = connection.replica.as_ref().filter(|link| link.replica.is_rdb_channel()) else {
+            return;
+        };
+        let name = link.replica.name();
+        tracing::info!("RDB transfer completed, rdb only replica ({name}) should be disconnected asap");
+        self.shared.replication.primary.sent_by_channel(&link.replica, self.now_ms);
+        self.note_replicas();
     }
 
     /// Makes a connection that has said PSYNC or SYNC a replica's.
@@ -264,6 +275,16 @@ impl Worker {
     fn replica_at(&mut self, index: usize) -> Option<Box<Connection>> {
         let token = self.feeder.get(index)?;
         self.take(token)
+    }
+}
+
+/// The next output of a connection that has slots' keys or changes.
+fn next_of_slots(taker: &Taker) -> Given {
+    match taker.next() {
+        Next::Block(block) => Given::Bytes(Buffer::Shared(block)),
+        Next::Nothing => Given::Nothing,
+        Next::End(true) => Given::Done,
+        Next::End(false) => Given::Lost("the slot migration has ended"),
     }
 }
 

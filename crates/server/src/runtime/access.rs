@@ -30,6 +30,9 @@ impl Worker {
     fn renew_user(&self, connection: &mut Connection) {
         let session = &mut connection.session;
         session.users_generation = self.users.generation();
+        if session.peer.is_some() {
+            return;
+        }
         match self.users.get(&session.user.name) {
             Some(user) => {
                 let user = user.clone();

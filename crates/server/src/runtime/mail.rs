@@ -67,7 +67,7 @@ impl Worker {
                 continue;
             }
             match mail {
-                Mail::Adopt { socket, listener } => self.adopt(socket, listener),
+                Mail::Adopt { socket, listener } => drop(self.adopt(socket, listener)),
                 Mail::Monitored { token, client, line } => self.push_with(token, client, |connection| {
                     if connection.session.reply_mode == ReplyMode::On {
                         copy::extend(&mut connection.out, &line);

@@ -21,7 +21,7 @@ impl Sink for Worker {
         let thread = shared.clients.least_loaded(shared.thread_count());
         shared.clients.assigned(thread, 1);
         if thread == self.thread {
-            self.adopt(socket, tag);
+            let _ = self.adopt(socket, tag);
         } else {
             shared.send(thread, Mail::Adopt { socket, listener: tag });
         }
@@ -120,7 +120,7 @@ impl Sink for Worker {
 
 impl Worker {
     /// Takes over an accepted socket.
-    pub(super) fn adopt(&mut self, socket: OwnedFd, listener: u32) {
+    pub(crate) fn adopt(&mut self, socket: OwnedFd, listener: u32) -> Option<Token> {
         self.stats().connections_received.add(1);
         let shared = self.shared;
         // A password set before this client connected must hold for it, whichever thread set it.
@@ -131,7 +131,7 @@ impl Worker {
         if listener == TLS && tls.is_none() {
             // The port was given up after this client came.
             shared.clients.assigned(self.thread, -1);
-            return;
+            return None;
         }
         let refusal: Option<&[u8]> = if shared.clients.count() >= config.maxclients as usize {
             shared.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Worker {
                 let _ = rustix::net::send(&socket, text, rustix::net::SendFlags::NOSIGNAL);
             }
             shared.clients.assigned(self.thread, -1);
-            return;
+            return None;
         }
         if !is_unix {
             let _ = martlet_net::set_nodelay(&socket);
@@ -174,6 +174,7 @@ impl Worker {
             Some(config) => Action::AdoptTls(socket, token, config),
             None => Action::Adopt(socket, token),
         });
+        Some(token)
     }
 
     /// Puts a connection back after work on it, or ends it if it is done.
@@ -227,7 +228,7 @@ impl Worker {
 impl Worker {
     /// Takes over a socket of a test's client.
     pub(crate) fn adopt_for_test(&mut self, socket: OwnedFd) -> Token {
-        self.adopt(socket, UNIX);
+        let _ = self.adopt(socket, UNIX);
         self.connections.last_mut().expect("it has been adopted").token
     }
 

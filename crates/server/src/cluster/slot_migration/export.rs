@@ -1,9 +1,10 @@
 //! The thread of an export: connects to the target, sends it the cut's keys, then what of the stream concerns
-//! the slots. It sees bytes and no keys, and is never inside the gate.
+//! the slots. A target that has asked for the slots (a task) gets the keys by another of its connections, and the
+//! stream by a feed of the one that it asked by. The thread sees bytes and no keys, and is never inside the gate.
 //!
-//! Invariant: PAUSED leaves after all of the stream up to the offset at which writes began to wait.
+//! Invariant: PAUSED, or STREAM-EOF, leaves after all of the stream up to the offset at which writes began to wait.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,15 +18,15 @@ use martlet_client::stream::Stream;
 use martlet_cluster::machine::Time;
 use martlet_cluster::slot_migration::{Job, JobId, Message, SlotMigrations};
 use martlet_journal::stream::{FellBehind, Reader};
-use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::encoded;
 use super::filter::{Filter, Stop};
 use super::link::ExportLink;
+use super::requests::Requests;
 use crate::cluster::node::ClusterNode;
 use crate::outgoing;
-use crate::replication::feed::Next;
+use crate::replication::feed::{FeedWriter, Next};
 use crate::replication::source::Taker;
 use crate::runtime::Shared;
 
@@ -94,6 +95,33 @@ fn run(shared: &'static Shared, node: &'static ClusterNode, link: Arc<ExportLink
     });
 }
 
+/// Starts the thread of a job whose target has made its connections; the stream for it goes into `feed`.
+pub(super) fn start_for_target(
+    shared: &'static Shared,
+    node: &'static ClusterNode,
+    link: Arc<ExportLink>,
+    feed: FeedWriter,
+) -> io::Result<()> {
+    let body = move || {
+        crate::process::guard_thread();
+        let Some(job) = node.migrate(|machine, _| machine.job(link.job).cloned()) else { return };
+        let peer = Peer::Feed(feed);
+        let mut export =
+            Export { shared, node, link, peer, received: Vec::new(), requests: Requests::default() };
+        let Err(ended) = export.serve(&job);
+        export.end(&ended);
+    };
+    std::thread::Builder::new().name("slot-export".into()).spawn(body).map(drop)
+}
+
+/// The other end.
+enum Peer {
+    /// A connection of this thread.
+    Stream(Stream),
+    /// A feed of a connection of an I/O thread, which takes in the other end's messages.
+    Feed(FeedWriter),
+}
+
 /// The source of the sent bytes.
 enum Source {
     Nothing,
@@ -105,9 +133,9 @@ struct Export {
     shared: &'static Shared,
     node: &'static ClusterNode,
     link: Arc<ExportLink>,
-    stream: Stream,
+    peer: Peer,
     received: Vec<u8>,
-    partial: Partial,
+    requests: Requests,
 }
 
 impl Export {
@@ -133,7 +161,25 @@ impl Export {
         stream.set_read_timeout(Some(timeout)).map_err(refused)?;
         lock(&link.orders).socket = Some(stream.as_fd().try_clone_to_owned().map_err(refused)?);
         let received = Vec::new();
-        Ok(Export { shared, node, link, stream, received, partial: Partial::default() })
+        let peer = Peer::Stream(stream);
+        Ok(Export { shared, node, link, peer, received, requests: Requests::default() })
+    }
+
+    /// The connection of a thread that made it.
+    fn stream(&mut self) -> Result<&mut Stream, Ended> {
+        match &mut self.peer {
+            Peer::Stream(stream) => Ok(stream),
+            Peer::Feed(_) => Err(Ended::Lost),
+        }
+    }
+
+    fn end(&self, ended: &Ended) {
+        self.event(|machine, now, id| match ended {
+            Ended::Closed => {}
+            Ended::Lost => machine.lost(now, id),
+            Ended::Flushed => machine.flushed(now),
+            Ended::Failed(why) => machine.fail(now, id, why),
+        });
     }
 
     fn event(&self, input: impl FnOnce(&mut SlotMigrations, Time, JobId)) {
@@ -154,7 +200,10 @@ impl Export {
             if self.received.len() > ANSWER_MAX_BYTES {
                 return Err(Ended::Failed("Response to establish job is larger than buffer limit".into()));
             }
-            match self.stream.read_some(&mut self.received) {
+            let mut received = std::mem::take(&mut self.received);
+            let read = self.stream()?.read_some(&mut received);
+            self.received = received;
+            match read {
                 Ok(0) => return Err(Ended::Lost),
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(Ended::Lost),
                 _ => {}
@@ -174,7 +223,7 @@ impl Export {
             let words: Vec<&[u8]> =
                 [Some(b"AUTH".as_slice()), user, Some(password.as_ref())].into_iter().flatten().collect();
             encode_request(&words, &mut bytes);
-            self.stream.send(&bytes)?;
+            self.stream()?.send(&bytes)?;
             self.event(|machine, now, id| machine.auth_sent(now, id));
             let answer = self.answer()?;
             if answer.starts_with('-') {
@@ -192,7 +241,7 @@ impl Export {
                 .to_vec();
         words.extend(job.ranges.iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]));
         encode_request(&words, &mut bytes);
-        self.stream.send(&bytes)?;
+        self.stream()?.send(&bytes)?;
         self.event(|machine, now, id| machine.establish_sent(now, id));
         let answer = self.answer()?;
         if answer.starts_with('-') {
@@ -224,14 +273,21 @@ impl Export {
                 .map(|(_, message)| message)
                 .collect()
         };
+        let job = self.link.job;
         for message in &due {
-            self.transmit(&encoded(*message))?;
+            let is_consent = *message == Message::StreamEof;
+            if !is_consent || self.node.migrate(|machine, now| machine.consents(now, job)) {
+                self.transmit(&encoded(*message))?;
+            }
         }
         Ok(!due.is_empty())
     }
 
     fn transmit(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        self.stream.send(bytes)?;
+        match &mut self.peer {
+            Peer::Stream(stream) => stream.send(bytes)?,
+            Peer::Feed(feed) => feed.write_all(bytes).and_then(|()| feed.flush())?,
+        }
         self.node.migrations.exported_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -242,7 +298,10 @@ impl Export {
             Source::Nothing => {
                 let begun = lock(&self.link.orders).begun.take();
                 let is_begun = begun.is_some();
-                *source = begun.map_or(Source::Nothing, |(taker, reader)| Source::Snapshot(taker, reader));
+                *source = begun.map_or(Source::Nothing, |(taker, reader)| match taker {
+                    Some(taker) => Source::Snapshot(taker, reader),
+                    None => Source::Stream(reader),
+                });
                 Ok(is_begun)
             }
             Source::Snapshot(taker, reader) => {
@@ -271,6 +330,7 @@ impl Export {
                         let (piece, mut out) = (chunk.part(0, PIECE_BYTES), Vec::new());
                         filter.take(&piece, &mut out)?;
                         self.transmit(&out)?;
+                        self.link.filtered.fetch_add(out.len() as u64, Ordering::AcqRel);
                         reader.advance(piece.len());
                         self.link.sent.store(reader.at(), Ordering::Release);
                         true
@@ -287,22 +347,17 @@ impl Export {
     /// Reads the target's messages; sleeps until there is something to do, if it `may_sleep`.
     fn hear(&mut self, may_sleep: bool) -> Result<(), Ended> {
         let timeout = if may_sleep { SLEEP } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
-        let mut waited = [
-            PollFd::new(&self.link.event, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut waited, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
-        let [is_woken, is_readable] = waited.map(|of| !of.revents().is_empty());
+        let (is_woken, is_readable) = self.wait(&timeout)?;
         if is_woken {
             let _ = rustix::io::read(&self.link.event, &mut [0_u8; 8]);
         }
         if !is_readable {
             return Ok(());
         }
-        match self.stream.read_some(&mut self.received) {
+        let mut received = std::mem::take(&mut self.received);
+        let read = self.stream()?.read_some(&mut received);
+        self.received = received;
+        match read {
             Ok(0) => return Err(Ended::Lost),
             Err(error) if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {
                 return Err(error.into());
@@ -312,21 +367,37 @@ impl Export {
         self.take_messages()
     }
 
-    fn take_messages(&mut self) -> Result<(), Ended> {
-        let (input, mut at, mut spans) = (std::mem::take(&mut self.received), 0, Vec::new());
-        while at < input.len() {
-            spans.clear();
-            match parse(&input, at, &RequestLimits::default(), &mut self.partial, &mut spans) {
-                Ok(Parsed::Incomplete) => break,
-                Ok(Parsed::Complete(end)) => {
-                    let message = Message::named(Args::new(&input, &spans).at(2));
-                    self.event(|machine, now, id| machine.hear(now, id, message));
-                    at = end;
-                }
-                Err(_) => return Err(Ended::Lost),
+    /// Sleeps; whether there are orders, and whether the target has said something.
+    fn wait(&self, timeout: &Timespec) -> Result<(bool, bool), Ended> {
+        let event = PollFd::new(&self.link.event, PollFlags::IN);
+        let (mut both, mut one);
+        let waited: &mut [PollFd<'_>] = match &self.peer {
+            Peer::Stream(stream) => {
+                both = [event, PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)];
+                &mut both
             }
+            Peer::Feed(_) => {
+                one = [event];
+                &mut one
+            }
+        };
+        match poll(waited, Some(timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
         }
-        self.received = input.get(at..).unwrap_or_default().to_vec();
-        Ok(())
+        let is_due = |at: usize| waited.get(at).is_some_and(|of| !of.revents().is_empty());
+        Ok((is_due(0), is_due(1)))
+    }
+
+    fn take_messages(&mut self) -> Result<(), Ended> {
+        let (received, mut requests) =
+            (std::mem::take(&mut self.received), std::mem::take(&mut self.requests));
+        let taken = requests.take(&received, |args, _| {
+            let message = Message::named(args.at(2));
+            self.event(|machine, now, id| machine.hear(now, id, message));
+            Ok(())
+        });
+        self.requests = requests;
+        taken.map_err(|_: String| Ended::Lost)
     }
 }

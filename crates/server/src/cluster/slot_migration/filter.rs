@@ -5,8 +5,9 @@
 
 use martlet_cluster::slots::SlotSet;
 use martlet_command::{Control, Flags};
-use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
+use martlet_protocol::request::Args;
 
+use super::requests::Requests;
 use crate::registry::{Registry, slot_of_keys};
 
 /// Why nothing more leaves.
@@ -18,6 +19,12 @@ pub(super) enum Stop {
     Damaged(String),
 }
 
+impl From<String> for Stop {
+    fn from(why: String) -> Stop {
+        Stop::Damaged(why)
+    }
+}
+
 /// See the [module docs](self).
 pub(super) struct Filter {
     registry: &'static Registry,
@@ -25,12 +32,8 @@ pub(super) struct Filter {
     /// The stream's database, and the one that was selected at the other end last.
     db: Vec<u8>,
     told_db: Option<Vec<u8>>,
-    input: Vec<u8>,
-    partial: Partial,
+    requests: Requests,
 }
-
-/// Offsets of arguments are 32 bits wide.
-const COMMAND_MAX_BYTES: i64 = u32::MAX as i64 - (1 << 24);
 
 impl Filter {
     pub fn new(registry: &'static Registry, slots: impl IntoIterator<Item = u16>) -> Filter {
@@ -39,32 +42,16 @@ impl Filter {
             slots: slots.into_iter().collect(),
             db: b"0".to_vec(),
             told_db: None,
-            input: Vec::new(),
-            partial: Partial::default(),
+            requests: Requests::default(),
         }
     }
 
     /// Takes in bytes of the stream, and appends to `out` what concerns the slots.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
-        let mut input = std::mem::take(&mut self.input);
-        input.extend_from_slice(bytes);
-        let limits = RequestLimits { bulk_max_bytes: COMMAND_MAX_BYTES, ..RequestLimits::default() };
-        let (mut at, mut spans) = (0, Vec::new());
-        while at < input.len() {
-            spans.clear();
-            match parse(&input, at, &limits, &mut self.partial, &mut spans) {
-                Ok(Parsed::Incomplete) => break,
-                Ok(Parsed::Complete(end)) => {
-                    let bytes = input.get(at..end).unwrap_or_default();
-                    self.command(&Args::new(&input, &spans), bytes, out)?;
-                    at = end;
-                }
-                Err(error) => return Err(Stop::Damaged(error.to_string())),
-            }
-        }
-        input.drain(..at);
-        self.input = input;
-        Ok(())
+        let mut requests = std::mem::take(&mut self.requests);
+        let taken = requests.take(bytes, |args, bytes| self.command(args, bytes, out));
+        self.requests = requests;
+        taken
     }
 
     fn command(&mut self, args: &Args<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {

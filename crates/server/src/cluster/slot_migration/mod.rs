@@ -11,21 +11,26 @@ mod actions;
 pub(crate) mod export;
 mod files;
 mod filter;
+pub(crate) mod import;
 pub mod imports;
 pub mod link;
+mod requests;
 pub mod state;
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use martlet_base::sync::lock;
 use martlet_client::resp::encode_request;
 use martlet_cluster::machine::Time;
 use martlet_cluster::slot_migration::{JobId, Message, SlotMigrations};
+use martlet_net::Token;
 
 use crate::clients::flag;
 use crate::cluster::node::ClusterNode;
 use crate::connection::Connection;
-use crate::runtime::{Mail, Shared, Worker};
+use crate::replication::source::Taker;
+use crate::runtime::{Mail, Shared, UNIX, Worker};
 use crate::slow_path::SessionFlags;
 use state::Import;
 
@@ -77,6 +82,50 @@ impl Worker {
         connection.info.flags.fetch_or(flag::SLOT_IMPORT, Ordering::Relaxed);
         if let Some(node) = self.shared.cluster() {
             node.migrations.add_import(job, connection.info.clone());
+        }
+    }
+
+    /// Makes a socket the connection which runs what a job's source sends.
+    pub(super) fn adopt_import(&mut self, socket: OwnedFd, job: JobId) {
+        let (shared, adopted) = (self.shared, self.adopt(socket, UNIX));
+        let Some(node) = shared.cluster() else { return };
+        let Some(mut connection) = adopted.and_then(|token| self.take(token)) else {
+            let why = "Main channel - Failed to stream into the DB: max number of clients reached";
+            return node.migration_event(shared, |machine, now| machine.fail(now, job, why));
+        };
+        let session = &mut connection.session;
+        session.become_user(shared.access.superuser(&shared.config.snapshot()));
+        session.authenticated = true;
+        session.flags.set(SessionFlags::UNAUTHENTICATED, false);
+        session.peer = Some(Box::default());
+        self.become_import(&mut connection, job);
+        if let Some(import) = &mut connection.session.import {
+            import.is_established = true;
+        }
+        self.finish(connection);
+    }
+
+    /// Has a connection of another node take its output from a feed from here on.
+    pub(super) fn feed_slots(&mut self, token: Token, client: u64, taker: Taker) {
+        let Some(mut connection) = self.take_client(token, client) else { return };
+        self.feed_slots_to(&mut connection, taker);
+        self.finish(connection);
+    }
+
+    /// The same of the connection at hand.
+    pub(crate) fn feed_slots_to(&mut self, connection: &mut Connection, taker: Taker) {
+        connection.slot_feed = Some(taker);
+        self.feeder.add(connection.token);
+    }
+
+    /// Ends another node's part of a connection that ends.
+    pub(crate) fn stop_exporting(&mut self, connection: &mut Connection) {
+        if connection.slot_feed.take().is_some() {
+            self.feeder.remove(connection.token);
+        }
+        let Some(peer) = connection.session.peer.take() else { return };
+        if let (Some(node), Some(job)) = (self.shared.cluster(), peer.export.filter(|_| !peer.is_channel)) {
+            node.migration_event(self.shared, |machine, now| machine.lost(now, job));
         }
     }
 

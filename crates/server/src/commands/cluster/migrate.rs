@@ -6,14 +6,14 @@ use martlet_command::{Control, Error, Flags, Group, Outcome, command};
 use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
-use super::{node, reply_error};
+use super::{migration, node, reply_error};
 use crate::runtime::request_flags::is_from_primary;
 
-const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
+pub(super) const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
 /// It changes pending migrations, and so runs alone.
-const CHANGE: Flags = ADMIN.with(Flags::EXCLUSIVE);
+pub(super) const CHANGE: Flags = ADMIN.with(Flags::EXCLUSIVE);
 
-fn words<'a>(call: &Call<'a>, first: usize) -> Vec<&'a [u8]> {
+pub(super) fn words<'a>(call: &Call<'a>, first: usize) -> Vec<&'a [u8]> {
     call.args.iter().skip(first).collect()
 }
 
@@ -80,7 +80,8 @@ pub(super) static GETSLOTMIGRATIONS: ServerCommand =
 
 fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
     let node = node(call)?;
-    let jobs: Vec<_> = node.migrate(|machine, _| machine.jobs().cloned().collect());
+    let jobs: Vec<_> =
+        node.migrate(|machine, _| machine.jobs().filter(|job| !job.is_attempt).cloned().collect());
     let end = call.worker.shared.engine.journal.stream_end().offset;
     call.reply.array(jobs.len());
     for job in jobs {
@@ -105,7 +106,7 @@ fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn text(reply: &mut Reply, name: &str, value: &str) {
+pub(super) fn text(reply: &mut Reply, name: &str, value: &str) {
     reply.bulk(name.as_bytes());
     reply.bulk(value.as_bytes());
 }
@@ -123,12 +124,16 @@ pub(super) static SYNCSLOTS: ServerCommand = command("cluster|syncslots", -3, sy
 
 fn syncslots(call: &mut Call<'_>) -> Outcome {
     node(call)?;
-    let is = |word: &[u8]| call.arg(2).eq_ignore_ascii_case(word);
+    let word = call.arg(2);
+    let is = |other: &[u8]| word.eq_ignore_ascii_case(other);
     if is(b"establish") {
         return establish(call);
     }
     if is(b"finish") {
         return finish(call);
+    }
+    if let Some(done) = migration::message(call) {
+        return done;
     }
     // The rest concerns a primary alone.
     if is_from_primary(call.connection) || is(b"capa") {

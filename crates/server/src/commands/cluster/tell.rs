@@ -45,7 +45,8 @@ pub(super) static INFO: ServerCommand = command("cluster|info", 2, info as Serve
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
-    text(call, |cluster, _| views::info(cluster))
+    let active = node(call)?.migrate(|machine, _| machine.active_tasks());
+    text(call, |cluster, _| views::info(cluster, active))
 }
 
 pub(super) static NODES: ServerCommand = command("cluster|nodes", 2, nodes as ServerHandler)

@@ -10,6 +10,7 @@ use martlet_spec::Module;
 
 use super::{Text, human};
 use crate::cluster::node::Waiting;
+use crate::cluster::slot_migration::state::Migrations;
 use crate::commands::memory::Figures;
 use crate::commands::survey::Held;
 use crate::config::REDIS_VERSION;
@@ -161,15 +162,21 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     let not_counted = figures.replicas + figures.gathered + snapshot;
     text.field("mem_not_counted_for_evict", not_counted);
     text.field("mem_replication_backlog", figures.backlog);
-    text.field("mem_replica_full_sync_buffer", figures.gathered);
     text.field("mem_total_replication_buffers", figures.backlog + figures.replicas);
+    text.field("mem_replica_full_sync_buffer", figures.gathered);
     text.field("mem_clients_slaves", figures.replicas);
     text.field("mem_clients_normal", clients);
+    let migrations = shared.cluster().map(|node| &node.migrations);
+    let (kept, kept_peak) = migrations.map(Migrations::kept_bytes).unwrap_or_default();
+    let waiting = migrations.map(Migrations::waiting_bytes).unwrap_or_default();
+    text.field("mem_cluster_slot_migration_output_buffer", waiting);
+    text.field("mem_cluster_slot_migration_input_buffer", kept);
+    text.field("mem_cluster_slot_migration_input_buffer_peak", kept_peak);
     text.field("mem_cluster_links", bus_links(worker).iter().map(|link| link.allocated).sum::<usize>());
     text.field("mem_aof_buffer", figures.log_buffer);
     text.field("mem_allocator", "mimalloc");
-    text.field("active_defrag_running", 0);
     text.field("mem_overhead_db_hashtable_rehashing", 0);
+    text.field("active_defrag_running", 0);
     text.field("lazyfree_pending_objects", shared.engine.lazy_free.pending());
     text.field("lazyfreed_objects", shared.engine.lazy_free.freed());
 }

@@ -22,15 +22,19 @@ pub(super) struct Gathered {
     pub limit_bytes: u64,
 }
 
+/// Most bytes of changes that may be kept while a snapshot comes.
+pub(crate) fn limit_bytes(config: &Config) -> u64 {
+    let inherited = config.client_output_buffer_limits[OutputClass::Replica as usize].hard_bytes;
+    match (config.replica_full_sync_buffer_limit_bytes, inherited) {
+        (0, 0) => u64::MAX,
+        (0, inherited) => inherited,
+        (limit, _) => limit,
+    }
+}
+
 impl Gathered {
     pub fn new(figures: &'static GatheredFigures, config: &Config) -> Gathered {
-        let inherited = config.client_output_buffer_limits[OutputClass::Replica as usize].hard_bytes;
-        let limit_bytes = match (config.replica_full_sync_buffer_limit_bytes, inherited) {
-            (0, 0) => u64::MAX,
-            (0, inherited) => inherited,
-            (limit, _) => limit,
-        };
-        Gathered { figures, blocks: VecDeque::new(), limit_bytes }
+        Gathered { figures, blocks: VecDeque::new(), limit_bytes: limit_bytes(config) }
     }
 
     /// Whether the next read finds room.
