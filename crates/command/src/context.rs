@@ -1,5 +1,7 @@
 //! A handler's context: its arguments, the keys, the reply, and the settings that matter to it.
 
+use std::sync::Arc;
+
 use martlet_base::number::{LongDouble, parse_f64, parse_f64_saturating, parse_i64};
 use martlet_engine::{Awaited, Keys};
 use martlet_keyspace::{ExpiryChange, Key, Object};
@@ -53,6 +55,8 @@ pub struct Settings {
     /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each
     /// key has an LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
     pub shared_integers: bool,
+    /// Whether no search of a vector set is left to another thread (`vset-force-single-threaded-execution`).
+    pub vector_sets_inline: bool,
     /// Options of filters that commands create (`bf-*`, `cf-*`).
     pub sketch: SketchSettings,
 }
@@ -88,6 +92,7 @@ impl Default for Settings {
             rdb_compression: true,
             lazy_user_flush: false,
             shared_integers: true,
+            vector_sets_inline: false,
             sketch: SketchSettings::default(),
         }
     }
@@ -108,7 +113,40 @@ pub enum Wait {
     Shutdown,
     /// The file that says which node of a cluster the server is to have been written.
     ClusterSaved,
+    /// The reply, which is computed meanwhile.
+    Computed(Computation),
 }
+
+/// A reply that takes long to compute and needs no key any more: another thread computes it while the client
+/// waits, so that nobody else does.
+#[derive(Clone)]
+pub struct Computation(Arc<dyn Fn(&mut Reply) + Send + Sync>);
+
+impl Computation {
+    /// The reply that `write` writes.
+    pub fn new(write: impl Fn(&mut Reply) + Send + Sync + 'static) -> Computation {
+        Computation(Arc::new(write))
+    }
+
+    /// Writes the reply.
+    pub fn write(&self, reply: &mut Reply) {
+        (self.0)(reply);
+    }
+}
+
+impl std::fmt::Debug for Computation {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Computation")
+    }
+}
+
+impl PartialEq for Computation {
+    fn eq(&self, other: &Computation) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Computation {}
 
 /// Copies of writes that a client waits for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub mod transaction;
 pub mod vector_set;
 pub mod zset;
 
-pub use context::{Block, Context, Copies, NO_REPLICAS, Settings, TimeoutReply, Wait};
+pub use context::{Block, Computation, Context, Copies, NO_REPLICAS, Settings, TimeoutReply, Wait};
 pub use fieldset::Fieldsets;
 pub use martlet_spec::{
     Acl, Begin, Channels, Command, Control, Cursor, Databases, Deprecation, Error, Find, Flags, Group,

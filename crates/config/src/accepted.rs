@@ -173,9 +173,6 @@ parameter_table! {
     rdma_rx_bytes: u32 = 1 << 20 => "rdma-rx-size", Integer(65_536, 16 << 20), IMMUTABLE, RDMA;
     /// Queue of a device's completions
     rdma_completion_vector: i32 = -1 => "rdma-completion-vector", Integer(-1, 1024), IMMUTABLE, RDMA;
-    /// Let one thread run the commands of vector sets
-    vset_force_single_threaded_execution: bool = false => "vset-force-single-threaded-execution", YesNo, MODIFIABLE,
-        Moot("there are no vector sets");
 }
 
 fn hash_seed(text: &[u8]) -> Result<(), &'static str> {

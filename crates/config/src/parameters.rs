@@ -206,6 +206,9 @@ parameter_table! {
     stream_idmp_duration_s: u32 = 100 => "stream-idmp-duration", Integer(1, 86400), MODIFIABLE, Honoured;
     /// Names of one producer that a stream remembers at most, by default
     stream_idmp_maxsize: u32 = 100 => "stream-idmp-maxsize", Integer(1, 10000), MODIFIABLE, Honoured;
+    /// Whether the thread of its client runs every search of a vector set; else long ones are left to others
+    vset_force_single_threaded_execution: bool = false
+        => "vset-force-single-threaded-execution", YesNo, MODIFIABLE, Honoured;
     /// Share of absent items that a Bloom filter which BF.ADD creates reports as present
     bf_error_rate: ErrorRate = ErrorRate(0.01) => "bf-error-rate", Share, MODIFIABLE, Honoured;
     /// Items that such a filter has room for before it grows

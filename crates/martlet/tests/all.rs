@@ -39,4 +39,5 @@ mod shutdown;
 mod sketches;
 mod tls;
 mod tools;
+mod vector_sets;
 mod waits;

@@ -66,8 +66,10 @@ fn sketches_survive_restarts_and_reach_replicas() {
     assert_eq!((content(&server), ask(&mut client, "DEBUG DIGEST")), (lines.clone(), digest.clone()));
 
     // A base of commands, and the commands behind it.
-    for line in ["CONFIG SET aof-use-rdb-preamble no", "CONFIG SET appendonly yes"] {
-        ask_ok(&mut client, line);
+    // Nothing is lost when the process is killed.
+    let settings = ["aof-use-rdb-preamble no", "appendfsync always", "appendonly yes"];
+    for line in settings.map(|setting| format!("CONFIG SET {setting}")) {
+        ask_ok(&mut client, &line);
     }
     until("the base is written", || {
         let info = ask(&mut client, "INFO persistence");

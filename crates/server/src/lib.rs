@@ -7,6 +7,7 @@ mod clients;
 mod cluster;
 mod commandlog;
 pub mod commands;
+mod computations;
 mod connection;
 mod containment;
 mod crash;

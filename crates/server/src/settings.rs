@@ -50,6 +50,7 @@ pub fn from_config(config: &Config) -> Settings {
         rdb_compression: config.rdbcompression.is_on(),
         lazy_user_flush: config.lazyfree_lazy_user_flush,
         sketch: sketch_settings(config),
+        vector_sets_inline: config.vset_force_single_threaded_execution,
         shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),
     }
 }

@@ -16,6 +16,7 @@ use crate::access::AccessControl;
 use crate::clients::{ClientInfo, Clients, Disconnects};
 use crate::cluster::node::ClusterNode;
 use crate::commandlog::CommandLog;
+use crate::computations::Computations;
 use crate::config::ConfigStore;
 use crate::hotkeys::HotKeys;
 use crate::logging::Log;
@@ -221,6 +222,8 @@ pub struct Shared<W> {
     pub pending_shutdown: PendingShutdown,
     /// Blocked clients.
     pub blocked_clients: AtomicU64,
+    /// Threads that compute replies for some of them.
+    pub computations: Computations,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
     /// Copies of the listening sockets, with their tags: none accepts once the server ends.
@@ -300,6 +303,7 @@ impl<W> Shared<W> {
             write_holds: AtomicUsize::new(0),
             pending_shutdown: PendingShutdown::default(),
             blocked_clients: AtomicU64::new(0),
+            computations: Computations::default(),
             stopping: AtomicBool::new(false),
             listening: Mutex::default(),
             is_asked_to_stop: AtomicBool::new(false),

@@ -104,6 +104,41 @@ pub fn fill_sketches(client: &mut Client, count: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Fills the selected database with vector sets of each encoding, with a projection and attributes.
+///
+/// # Errors
+/// The connection's, or a command that is refused.
+pub fn fill_vectors(client: &mut Client, count: usize) -> io::Result<()> {
+    let asker = &mut Asker(client);
+    for i in 0..count {
+        let vector = format!("VALUES 4 {} {} {} {}", i % 7, i % 11, i % 13, i % 17 + 1);
+        for line in [
+            format!("VADD int8:{count} {vector} e{i}"),
+            format!("VADD float:{count} {vector} e{i} NOQUANT M 6 SETATTR {{\"n\":{i}}}"),
+            format!("VADD binary:{count} {vector} e{i} BIN"),
+            format!("VADD reduced:{count} REDUCE 3 {vector} e{i}"),
+        ] {
+            asker.line(&line)?;
+        }
+    }
+    expire(asker, &format!("int8:{count}"))?;
+    Ok(())
+}
+
+/// A vector set's elements, each with its vector and its attribute.
+fn vectors(asker: &mut Asker<'_>, key: &[u8]) -> io::Result<Vec<String>> {
+    let names = asker.ask(&[b"VRANGE".as_slice(), key, b"-", b"+"])?;
+    let mut lines = Vec::new();
+    for name in texts(&names) {
+        let vector = texts(&asker.ask(&[b"VEMB".as_slice(), key, &name])?);
+        let attribute = asker.ask(&[b"VGETATTR".as_slice(), key, &name])?;
+        let attribute = attribute.text().unwrap_or_default().escape_ascii().to_string();
+        let components: Vec<_> = vector.iter().map(|text| text.escape_ascii().to_string()).collect();
+        lines.push(format!("'{}'={} {attribute}", name.escape_ascii(), components.join(",")));
+    }
+    Ok(lines)
+}
+
 /// Fills databases 0, 3 and 9: every type in its short encoding and its long one, with and without expiry;
 /// hashes whose fields expire where `has_timed`.
 ///
@@ -274,6 +309,7 @@ fn value(asker: &mut Asker<'_>, kind: &str, key: &[u8], has_times: bool) -> io::
         "TopK-TYPE" => &[b"TOPK.LIST", key, b"WITHCOUNT"],
         "TDIS-TYPE" => &[b"TDIGEST.BYRANK", key, b"0", b"3", b"9", b"11"],
         "ReJSON-RL" => &[b"JSON.GET", key],
+        "vectorset" => return vectors(asker, key),
         _ => return Ok(vec![]),
     };
     let reply = asker.ask(words)?;

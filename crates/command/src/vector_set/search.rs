@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{EF_MAX, GROUP, INVALID_VECTOR, KEY, exploration, read, vector};
 use crate::Handler;
-use crate::context::Context;
+use crate::context::{Block, Computation, Context, TimeoutReply, Wait};
 
 /// Redis' defaults.
 const COUNT_DEFAULT: usize = 10;
@@ -65,6 +65,8 @@ struct Options {
     filter: Option<Filter>,
     examined_max: Option<usize>,
     is_exact: bool,
+    /// The search is not left to another thread.
+    is_inline: bool,
 }
 
 impl Options {
@@ -78,6 +80,7 @@ impl Options {
             filter: None,
             examined_max: None,
             is_exact: false,
+            is_inline: false,
         };
         while rest.left() > 0 {
             if rest.word("WITHSCORES") {
@@ -103,7 +106,9 @@ impl Options {
                 options.filter = Some(filter);
             } else if rest.option("FILTER-EF", 1) {
                 options.examined_max = Some(positive(&mut rest, i64::MAX, "ERR invalid FILTER-EF")?);
-            } else if !rest.word("NOTHREAD") {
+            } else if rest.word("NOTHREAD") {
+                options.is_inline = true;
+            } else {
                 return Err(Error::Fixed("ERR syntax error in VSIM command"));
             }
         }
@@ -132,7 +137,9 @@ fn query(rest: &mut Cursor<'_>, set: &VectorSet) -> Result<StoredVector, Error> 
             return Err(input_mismatch(given, projection));
         }
         None if given != dimension => return Err(dimension_mismatch(given, dimension)),
-        _ => set.encode(&components),
+        // Components of the set's dimension are taken as they are, as in Redis.
+        Some(_) if given != dimension => set.encode(&components),
+        _ => set.graph().encode(&components),
     };
     encoded.map_err(|_| INVALID_VECTOR)
 }
@@ -146,19 +153,45 @@ impl Search {
         Ok(Some(Search { graph, query, options: Options::parse(rest)? }))
     }
 
+    /// Candidates that the walk keeps.
+    fn ef(&self) -> usize {
+        let Options { count, ef, .. } = self.options;
+        ef.unwrap_or(EF_DEFAULT).max(count.min(EF_MAX as usize))
+    }
+
+    /// Nodes to which a filtered walk goes.
+    fn examined_max(&self) -> usize {
+        let Options { count, examined_max, .. } = self.options;
+        examined_max.unwrap_or(count.saturating_mul(EXAMINED_PER_RESULT))
+    }
+
+    /// An estimate of the time that the search takes, in nanoseconds: of the distances that it computes, each
+    /// with a miss of the caches and work for its components.
+    fn estimate_ns(&self) -> usize {
+        const MISS_NS: usize = 60;
+        const COMPONENTS_PER_NS: usize = 16;
+        let (config, len) = (self.graph.config(), self.graph.len());
+        let nodes = match (&self.options.filter, self.options.is_exact) {
+            (_, true) => len,
+            (None, false) => self.ef(),
+            (Some(_), false) => self.ef().saturating_add(self.examined_max()),
+        };
+        let distances = nodes.min(len).saturating_mul(if self.options.is_exact { 1 } else { config.m });
+        distances.min(len).saturating_mul(MISS_NS + config.dimension / COMPONENTS_PER_NS)
+    }
+
     fn run(&self) -> Vec<Hit<Element>> {
-        let Options { count, ef, distance_max, is_exact, .. } = self.options;
+        let Options { count, distance_max, is_exact, .. } = self.options;
         let filter = self.options.filter.as_ref();
         let accepts = |element: &Element| filter.is_some_and(|filter| element.matches(filter));
-        let examined_max = self.options.examined_max.unwrap_or(count.saturating_mul(EXAMINED_PER_RESULT));
         self.graph.search(
             &self.query,
             &SearchOptions {
                 count,
-                ef: ef.unwrap_or(EF_DEFAULT).max(count.min(EF_MAX as usize)),
+                ef: self.ef(),
                 distance_max,
                 filter: filter.is_some().then_some(&accepts),
-                examined_max,
+                examined_max: self.examined_max(),
                 is_exact,
             },
         )
@@ -187,10 +220,19 @@ impl Search {
     }
 }
 
+/// Searches that may take longer leave the client's thread and the key's shard.
+const INLINE_NS: usize = 500_000;
+
 fn vsim(ctx: &mut Context<'_>) -> Outcome {
-    match Search::parse(ctx)? {
-        Some(search) => search.write(&search.run(), ctx.reply),
-        None => ctx.reply.array(0),
+    let Some(search) = Search::parse(ctx)? else {
+        ctx.reply.array(0);
+        return Ok(());
+    };
+    let is_inline = ctx.deny_blocking || ctx.settings.vector_sets_inline || search.options.is_inline;
+    if is_inline || search.estimate_ns() <= INLINE_NS {
+        search.write(&search.run(), ctx.reply);
+        return Ok(());
     }
-    Ok(())
+    let computation = Computation::new(move |reply| search.write(&search.run(), reply));
+    ctx.block_on(Block::new(Wait::Computed(computation), None, TimeoutReply::Null))
 }

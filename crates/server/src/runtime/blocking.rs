@@ -3,18 +3,23 @@
 //! A thread that changes a key with blocked clients runs the first waiter's request for it itself, and mails
 //! the reply to the waiter's thread. A wait ends exactly once; see [`Waiter`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use martlet_acl::{Denial, Origin, User};
 use martlet_base::sync::lock;
-use martlet_command::{Block, Copies, Error, Fieldsets, Flags, Handler, NO_REPLICAS, TimeoutReply, Wait};
+use martlet_command::{
+    Block, Computation, Copies, Error, Fieldsets, Flags, Handler, NO_REPLICAS, TimeoutReply, Wait,
+};
 use martlet_engine::{ReadyKey, View, Waiter, in_view};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
+use crate::computations::Job;
 use crate::connection::{Blocked, Connection, Suspended};
 use crate::containment::{Contained, contain};
 use crate::registry::{Entry, Run};
@@ -57,9 +62,12 @@ impl Worker {
     ) {
         let (keys, awaited) = match &block.wait {
             Wait::Keys(indexes, awaited) => (indexes.as_slice(), Some(*awaited)),
-            Wait::Freed | Wait::Copies(_) | Wait::Replicated(_) | Wait::Shutdown | Wait::ClusterSaved => {
-                (&[][..], None)
-            }
+            Wait::Freed
+            | Wait::Copies(_)
+            | Wait::Replicated(_)
+            | Wait::Shutdown
+            | Wait::ClusterSaved
+            | Wait::Computed(_) => (&[][..], None),
         };
         let keys = keys.iter().map(|&index| args.at(index).to_vec()).collect();
         let request = WaitingRequest {
@@ -76,7 +84,7 @@ impl Worker {
             let key = Key::new(key);
             self.keys.hooks_mut(&key).block(db, key.bytes, &waiter);
         }
-        match block.wait {
+        match &block.wait {
             Wait::Freed => self.shared.engine.lazy_free.when_freed(self.say_ok(waiter.clone())),
             Wait::ClusterSaved => {
                 if let Some(node) = self.shared.cluster() {
@@ -86,14 +94,18 @@ impl Worker {
             // A client that is due is served at the end of this loop, when the connection is in its place
             // again.
             Wait::Copies(copies) => {
-                let (waiter, recorded) = (waiter.clone(), connection.recorded);
+                let (waiter, copies, recorded) = (waiter.clone(), *copies, connection.recorded);
                 self.waits.await_copies(CopyWaiter { waiter, copies, runs_again: false, recorded });
             }
             Wait::Replicated(copies) => {
-                let (waiter, recorded) = (waiter.clone(), copies.position);
+                let (waiter, copies, recorded) = (waiter.clone(), *copies, copies.position);
                 self.waits.await_copies(CopyWaiter { waiter, copies, runs_again: true, recorded });
             }
             Wait::Shutdown => self.shared.pending_shutdown.add(waiter.clone()),
+            Wait::Computed(computation) => {
+                let job = self.answer_with(waiter.clone(), computation.clone(), connection.session.resp3);
+                self.shared.computations.run(job);
+            }
             Wait::Keys(..) => {}
         }
         for at_ms in [block.deadline_ms, block.again_ms].into_iter().flatten() {
@@ -103,9 +115,9 @@ impl Worker {
         // The command counts for its client once it is over.
         connection.info.commands.fetch_sub(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
-        // A wait for the cluster's file is for a change that is done already, whatever the role is now, and
-        // ends by itself.
-        let is_ended_by_others = !matches!(block.wait, Wait::ClusterSaved);
+        // A wait for the cluster's file is for a change that is done already, and one for a computation for
+        // what was read: whatever the role is now, they end by themselves.
+        let is_ended_by_others = !matches!(block.wait, Wait::ClusterSaved | Wait::Computed(_));
         *lock(&connection.info.waiter) = is_ended_by_others.then(|| waiter.clone());
         if is_ended_by_others && connection.info.killed.load(Ordering::Acquire) {
             // The thread that has killed it may have looked before. The keys are still locked: nothing has
@@ -125,6 +137,32 @@ impl Worker {
                 let reply = b"+OK\r\n".to_vec();
                 shared.send(waiter.thread, Mail::Served { waiter, reply, ns: 0 });
             }
+        })
+    }
+
+    /// What computes a waiter's reply and answers with it, on whichever thread it is called.
+    fn answer_with(&self, waiter: Arc<Waiter>, computation: Computation, resp3: bool) -> Job {
+        let shared = self.shared;
+        Box::new(move || {
+            let started = Instant::now();
+            let computed = catch_unwind(AssertUnwindSafe(|| {
+                let mut reply = Reply::new(Vec::new(), resp3);
+                computation.write(&mut reply);
+                reply.into_bytes()
+            }));
+            if !waiter.serve_begin() {
+                return;
+            }
+            waiter.serve_end(true);
+            let thread = waiter.thread;
+            let mail = match computed {
+                Ok(reply) => {
+                    let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    Mail::Served { waiter, reply, ns }
+                }
+                Err(_) => Mail::Unblock { waiter, end: WaitEnd::Panicked },
+            };
+            shared.send(thread, mail);
         })
     }
 
