@@ -6,9 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use martlet_acl::{Denial, Origin, User};
+use martlet_base::clock::monotonic;
 use martlet_base::sync::lock;
 use martlet_command::{
     Block, Computation, Copies, Error, Fieldsets, Flags, Handler, NO_REPLICAS, TimeoutReply, Wait,
@@ -84,7 +84,30 @@ impl Worker {
             let key = Key::new(key);
             self.keys.hooks_mut(&key).block(db, key.bytes, &waiter);
         }
-        match &block.wait {
+        self.await_what(connection, &block.wait, &waiter);
+        for at_ms in [block.deadline_ms, block.again_ms].into_iter().flatten() {
+            self.timers.deadlines.insert((at_ms, connection.token));
+        }
+        self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
+        // The command counts for its client once it is over.
+        connection.info.commands.fetch_sub(1, Ordering::Relaxed);
+        connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
+        // A wait for the cluster's file is for a change that is done already, and one for a computation for
+        // what was read: whatever the role is now, they end by themselves.
+        let is_ended_by_others = !matches!(block.wait, Wait::ClusterSaved | Wait::Computed(_));
+        *lock(&connection.info.waiter) = is_ended_by_others.then(|| waiter.clone());
+        if is_ended_by_others && connection.info.killed.load(Ordering::Acquire) {
+            // The thread that has killed it may have looked before. The keys are still locked: nothing has
+            // been served to it.
+            waiter.cancel();
+        }
+        connection.suspended =
+            Some(Suspended::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
+    }
+
+    /// Has whatever a client waits for besides keys know of it.
+    fn await_what(&mut self, connection: &Connection, wait: &Wait, waiter: &Arc<Waiter>) {
+        match wait {
             Wait::Freed => self.shared.engine.lazy_free.when_freed(self.say_ok(waiter.clone())),
             Wait::ClusterSaved => {
                 if let Some(node) = self.shared.cluster() {
@@ -108,24 +131,6 @@ impl Worker {
             }
             Wait::Keys(..) => {}
         }
-        for at_ms in [block.deadline_ms, block.again_ms].into_iter().flatten() {
-            self.timers.deadlines.insert((at_ms, connection.token));
-        }
-        self.shared.blocked_clients.fetch_add(1, Ordering::Relaxed);
-        // The command counts for its client once it is over.
-        connection.info.commands.fetch_sub(1, Ordering::Relaxed);
-        connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
-        // A wait for the cluster's file is for a change that is done already, and one for a computation for
-        // what was read: whatever the role is now, they end by themselves.
-        let is_ended_by_others = !matches!(block.wait, Wait::ClusterSaved | Wait::Computed(_));
-        *lock(&connection.info.waiter) = is_ended_by_others.then(|| waiter.clone());
-        if is_ended_by_others && connection.info.killed.load(Ordering::Acquire) {
-            // The thread that has killed it may have looked before. The keys are still locked: nothing has
-            // been served to it.
-            waiter.cancel();
-        }
-        connection.suspended =
-            Some(Suspended::Blocked(Box::new(Blocked { waiter, block, command: entry.id, ns: 0 })));
     }
 
     /// What answers a waiter with OK, on whichever thread it is called.
@@ -144,7 +149,7 @@ impl Worker {
     fn answer_with(&self, waiter: Arc<Waiter>, computation: Computation, resp3: bool) -> Job {
         let shared = self.shared;
         Box::new(move || {
-            let started = Instant::now();
+            let started = monotonic();
             let computed = catch_unwind(AssertUnwindSafe(|| {
                 let mut reply = Reply::new(Vec::new(), resp3);
                 computation.write(&mut reply);
