@@ -18,7 +18,7 @@ use martlet_json::document::Document;
 use martlet_json::error::Error as JsonError;
 use martlet_json::ops::Answer;
 use martlet_json::path::Path;
-use martlet_json::value::Value;
+use martlet_json::value::{Node, Value};
 use martlet_keyspace::{Key, ModuleValue};
 use martlet_protocol::reply::Reply;
 use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, Outcome, module};
@@ -63,6 +63,9 @@ const FILLS: Flags = Flags::WRITE.with(Flags::DENYOOM);
 const READ: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
 const CHANGED: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE);
 const DELETED: KeyFlags = KeyFlags::RW.with(KeyFlags::DELETE);
+
+/// The argument for which memory is asked ahead: the key, since every command reads the document's root.
+const DOCUMENT: usize = 1;
 
 /// A key of another type, in the words of Redis' interface for modules in Rust.
 const WRONG_KEY: Error = Error::Fixed("Existing key has wrong Redis type");
@@ -139,6 +142,29 @@ fn store(keys: &mut Keys, key: &Key<'_>, document: Document) {
     match present.map(|mut json| std::mem::replace(&mut json.0, document.clone())) {
         Some(old) => discard(keys, old),
         None => keys.set_value(key, module_value(document), None),
+    }
+}
+
+/// Heap bytes of a document from which on its lost values are freed in the background.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Values that a large document is about to lose, so that the change itself does not free them.
+struct Lost(Vec<Value>);
+
+impl Lost {
+    /// The values at a path that the next change replaces or removes.
+    fn at(document: &Document, path: &Path) -> Lost {
+        if document.heap_bytes() < LARGE_BYTES {
+            return Lost(Vec::new());
+        }
+        let nodes = path.nodes(document.root()).unwrap_or_default();
+        Lost(nodes.into_iter().map(Node::to_value).collect())
+    }
+
+    fn free(self, keys: &Keys) {
+        if !self.0.is_empty() {
+            keys.engine().lazy_free.free(1, Box::new(self.0));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::limits::DEPTH_LIMIT;
 use crate::path::PlaceStep;
 use crate::value::{Array, Node, Typed, Value, View};
+use martlet_base::prefetch::{PrefetchQueue, Progress};
 
 /// See the module's description.
 #[derive(Clone)]
@@ -35,6 +36,11 @@ impl Document {
     /// The root as a value, which shares everything.
     pub fn value(&self) -> &Value {
         &self.root
+    }
+
+    /// One step of asking for the document's memory ahead of a command.
+    pub fn queue_step(&self, step: usize, queue: &mut PrefetchQueue) -> Progress {
+        self.root.queue_step(step, queue)
     }
 
     /// Bytes that the allocator takes for all blocks, as if none were shared with a clone.

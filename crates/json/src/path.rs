@@ -17,12 +17,17 @@ use crate::error::{Error, Result};
 use crate::value::{Node, Value};
 use function::Function;
 use regex::Regex;
+use std::borrow::Cow;
+
+/// The document's root.
+const ROOT: &str = "$";
 
 /// A parsed path.
 #[derive(Clone, Debug)]
 pub struct Path {
-    original: Box<str>,
-    text: Box<str>,
+    original: Cow<'static, str>,
+    /// The `$` form of a legacy path.
+    rooted: Option<Cow<'static, str>>,
     is_legacy: bool,
     query: Query,
 }
@@ -131,20 +136,25 @@ impl Path {
     /// The text is not UTF-8, no path, or beyond a limit.
     pub fn parse(text: &[u8]) -> Result<Path> {
         let original = std::str::from_utf8(text).map_err(|_| Error::NotUtf8)?;
+        match original {
+            "$" => return Ok(Path::root().into_jsonpath()),
+            "." => return Ok(Path::root()),
+            _ => {}
+        }
         let is_legacy = !parse::is_jsonpath(original);
-        let text = match original {
-            _ if !is_legacy => original.to_owned(),
-            "." => "$".to_owned(),
-            _ if original.starts_with('.') => format!("${original}"),
-            _ => format!("$.{original}"),
+        let rooted = match original {
+            _ if !is_legacy => None,
+            _ if original.starts_with('.') => Some(Cow::Owned(["$", original].concat())),
+            _ => Some(Cow::Owned(["$.", original].concat())),
         };
-        let query = parse::parse(&text)?;
-        Ok(Path { original: original.into(), text: text.into(), is_legacy, query })
+        let query = parse::parse(rooted.as_deref().unwrap_or(original))?;
+        Ok(Path { original: Cow::Owned(original.to_owned()), rooted, is_legacy, query })
     }
 
     /// The path of commands that are given none: the root, in the legacy dialect.
     pub fn root() -> Path {
-        Path { original: ".".into(), text: "$".into(), is_legacy: true, query: Query::Steps(Vec::new()) }
+        let rooted = Some(Cow::Borrowed(ROOT));
+        Path { original: Cow::Borrowed("."), rooted, is_legacy: true, query: Query::Steps(Vec::new()) }
     }
 
     /// Whether a path of this text is of the dialect of JSONPath, well-formed or not.
@@ -154,7 +164,8 @@ impl Path {
 
     /// The same path in the other dialect, if it is legacy: it leads to all places.
     pub fn into_jsonpath(self) -> Path {
-        Path { is_legacy: false, ..self }
+        let original = self.rooted.unwrap_or(self.original);
+        Path { original, rooted: None, is_legacy: false, query: self.query }
     }
 
     /// The path as it was given.
@@ -164,7 +175,7 @@ impl Path {
 
     /// The path in its `$` form.
     pub fn text(&self) -> &str {
-        &self.text
+        self.rooted.as_deref().unwrap_or(&self.original)
     }
 
     /// Whether the path is of the legacy dialect.

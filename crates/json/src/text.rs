@@ -9,13 +9,18 @@ use crate::error::{Error, Result};
 use crate::value::{FloatKind, Member, Node, Number, SMALL_MAX, Value, View, are_distinct};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
+/// Room for children of open containers, in a text that may have so many.
+const CHILDREN: usize = 16;
+
 /// Parses a JSON text. `floats` is JSON.SET's FPHA.
 ///
 /// # Errors
 /// The text is not UTF-8 or no JSON, or an element does not fit FPHA's type.
 pub fn parse(text: &[u8], floats: Option<FloatKind>) -> Result<Value> {
     let text = std::str::from_utf8(text).map_err(|_| Error::NotUtf8)?;
-    let mut builder = Builder { values: Vec::new(), members: Vec::new(), floats, out_of_range: false };
+    let room = if text.len() < CHILDREN { 0 } else { CHILDREN };
+    let (values, members) = (Vec::with_capacity(room), Vec::with_capacity(room));
+    let mut builder = Builder { values, members, floats, out_of_range: false };
     let mut parser = serde_json::Deserializer::from_str(text);
     let value = Seed(&mut builder).deserialize(&mut parser);
     match value.and_then(|value| parser.end().map(|()| value)) {

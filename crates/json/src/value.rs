@@ -7,6 +7,7 @@
 //! Invariants: a number is finite; a `UInt` is above `i64::MAX`; an object has no two members of one name;
 //! small forms hold 1 to [`SMALL_MAX`] children, [`Big`] forms more or typed elements.
 
+mod ahead;
 mod edit;
 mod number;
 mod table;

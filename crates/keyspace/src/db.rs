@@ -18,6 +18,7 @@ use triomphe::Arc;
 use crate::due::{Dues, Versions};
 use crate::entry::{NewStr, Overwritten, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
+use crate::module::ModuleValue;
 use crate::sizes::{Sizes, bin};
 use crate::table::{ORDERS, Plan, Spot, Table, order};
 use crate::value::{Collection, Kind, Object, Value};
@@ -202,6 +203,7 @@ impl Db {
             Kind::Hash => entry.object::<Hash>().map(|hash| hash.queue_probe(probe, queue)),
             Kind::ZSet => entry.object::<ZSet>().map(|zset| zset.queue_probe(probe, queue)),
             Kind::List => entry.object::<List>().map(|list| list.queue_probe(probe, queue)),
+            Kind::Module => entry.object::<ModuleValue>().map(|value| value.queue_probe(probe, queue)),
             _ => None,
         };
         progress.unwrap_or(Progress::Done)

@@ -6,6 +6,8 @@
 use std::any::Any;
 use std::fmt::Debug;
 
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
+
 /// A type whose objects a [`ModuleValue`] can hold. Cloning an object is cheap, and a later change of one of
 /// the two leaves the other as it is: a snapshot keeps clones.
 pub trait ModuleObject: Any + Debug + Send + Sync + CloneObject {
@@ -18,6 +20,10 @@ pub trait ModuleObject: Any + Debug + Send + Sync + CloneObject {
     /// How many allocations freeing it takes, roughly.
     fn free_effort(&self) -> usize {
         self.element_count()
+    }
+    /// One step of asking for its memory ahead of a command; its own bytes have been asked for.
+    fn queue_probe(&self, _probe: ProbeStep, _queue: &mut PrefetchQueue) -> Progress {
+        Progress::Done
     }
     /// When a part of it is next due, Unix milliseconds.
     fn due_ms(&self) -> Option<i64> {
@@ -89,6 +95,16 @@ impl ModuleValue {
     pub fn get_mut<T: ModuleObject>(&mut self) -> Option<&mut T> {
         let object: &mut dyn Any = &mut *self.0.object;
         object.downcast_mut()
+    }
+
+    /// One probe step of a command on the object: the cell, the object, and what is in that.
+    pub(crate) fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
+        match probe.step {
+            0 => queue.add_lines((&raw const *self.0).cast(), size_of::<Cell>()),
+            1 => queue.add_lines((&raw const *self.0.object).cast(), size_of_val(&*self.0.object)),
+            step => return self.object().queue_probe(ProbeStep { step: step - 2, ..probe }, queue),
+        }
+        Progress::More
     }
 
     pub(crate) fn indexed_due_ms(&self) -> Option<i64> {

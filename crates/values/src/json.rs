@@ -3,6 +3,7 @@
 //! A document is written as text (version 3), which Redis Stack and Redis 8 read; one with arrays of short
 //! floats (JSON.SET's FPHA) as CBOR (version 4), since text would lose their types.
 
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_json::document::Document;
 use martlet_json::serialised::{VERSION_CBOR, VERSION_TEXT, decode, encode_cbor, encode_text};
 use martlet_json::text::to_text;
@@ -35,6 +36,10 @@ impl ModuleObject for Json {
 
     fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
+    }
+
+    fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
+        self.0.queue_step(probe.step, queue)
     }
 
     fn free_effort(&self) -> usize {

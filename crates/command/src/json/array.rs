@@ -12,8 +12,8 @@ use martlet_spec::{Command, Error, Flags, KeyPart, Outcome, command};
 use super::format::{self, Format};
 use super::read::{Malformed, lengths};
 use super::{
-    CHANGED, FILLS, GROUP, NO_KEY, PathArgument, READ, READS, WRITES, answer, fault, integer, read, update,
-    utf8, values,
+    CHANGED, DOCUMENT, FILLS, GROUP, NO_KEY, PathArgument, READ, READS, WRITES, answer, fault, integer, read,
+    update, utf8, values,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -38,6 +38,7 @@ fn update_arrays(
 pub(super) static ARRAPPEND: Command<Handler> = command("json.arrappend", -4, arrappend as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 path *value")
     .doc(
@@ -55,6 +56,7 @@ fn arrappend(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ARRINDEX: Command<Handler> = command("json.arrindex", -4, arrindex as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax("key:k0 path value ?range(start:i ?stop:i)")
     .doc(
@@ -90,6 +92,7 @@ fn arrindex(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ARRINSERT: Command<Handler> = command("json.arrinsert", -5, arrinsert as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 path index:i *value")
     .doc(
@@ -110,6 +113,7 @@ fn arrinsert(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ARRLEN: Command<Handler> = command("json.arrlen", -2, arrlen as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax("key:k0 ?path")
     .doc(
@@ -131,6 +135,7 @@ fn arrlen(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ARRPOP: Command<Handler> = command("json.arrpop", -2, arrpop as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 ?format=FORMAT(strings:x|expand1:x|expand:x) ?position(path ?index:i)")
     .doc(
@@ -202,6 +207,7 @@ fn arrpop(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static ARRTRIM: Command<Handler> = command("json.arrtrim", 5, arrtrim as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 path start:i stop:i")
     .doc(

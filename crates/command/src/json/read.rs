@@ -10,13 +10,14 @@ use martlet_protocol::reply::Reply;
 use martlet_spec::{Command, Error, Flags, KeyPart, Outcome, Tip, command};
 
 use super::format::{self, Format};
-use super::{GROUP, NO_KEY, PathArgument, READ, READS, answer, at_least, fault, read, utf8};
+use super::{DOCUMENT, GROUP, NO_KEY, PathArgument, READ, READS, answer, at_least, fault, read, utf8};
 use crate::Handler;
 use crate::context::Context;
 
 pub(super) static GET: Command<Handler> = command("json.get", -2, get as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax(
         "key:k0 ?indent=INDENT ?newline=NEWLINE ?space=SPACE \
@@ -165,6 +166,7 @@ fn mget(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static RESP: Command<Handler> = command("json.resp", -2, resp as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax("key:k0 ?path")
     .doc(
@@ -190,6 +192,7 @@ fn resp(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static TYPE: Command<Handler> = command("json.type", -2, kind as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax("key:k0 ?path")
     .doc(
@@ -218,6 +221,7 @@ fn kind(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static STRLEN: Command<Handler> = command("json.strlen", -2, strlen as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax("key:k0 ?path")
     .doc(
@@ -270,6 +274,7 @@ pub(super) fn lengths(
 pub(super) static OBJLEN: Command<Handler> = command("json.objlen", -2, objlen as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax("key:k0 ?path")
     .doc(
@@ -287,6 +292,7 @@ fn objlen(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static OBJKEYS: Command<Handler> = command("json.objkeys", -2, objkeys as Handler)
     .flags(Flags::READONLY)
     .keys(&[KeyPart::one(1, READ)])
+    .member(DOCUMENT)
     .acl(READS)
     .syntax("key:k0 ?path")
     .doc(

@@ -6,7 +6,7 @@ use martlet_json::value::Number;
 use martlet_protocol::reply::Reply;
 use martlet_spec::{Command, Flags, KeyPart, Outcome, command};
 
-use super::{CHANGED, FILLS, GROUP, PathArgument, WRITES, answer, fault, format, update, utf8};
+use super::{CHANGED, DOCUMENT, FILLS, GROUP, PathArgument, WRITES, answer, fault, format, update, utf8};
 use crate::Handler;
 use crate::context::Context;
 
@@ -98,6 +98,7 @@ fn write_numbers(reply: &mut Reply, numbers: Answer<Number>) {
 pub(super) static STRAPPEND: Command<Handler> = command("json.strappend", -3, strappend as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 ?path value")
     .doc(
@@ -127,6 +128,7 @@ fn strappend(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static TOGGLE: Command<Handler> = command("json.toggle", 3, toggle as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 path")
     .doc(

@@ -14,8 +14,8 @@ use martlet_spec::{Command, Cursor, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Json;
 
 use super::{
-    CHANGED, DELETED, FILLS, GROUP, PathArgument, WRITES, WRONG_KEY, discard, fault, module_value, store,
-    update, utf8,
+    CHANGED, DELETED, DOCUMENT, FILLS, GROUP, Lost, PathArgument, WRITES, WRONG_KEY, discard, fault,
+    module_value, store, update, utf8,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -23,6 +23,7 @@ use crate::context::Context;
 pub(super) static SET: Command<Handler> = command("json.set", -4, set as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 path value ?condition(nx:x|xx:x) ?fpha=FPHA(bf16:x|fp16:x|fp32:x|fp64:x)")
     .doc(
@@ -86,15 +87,17 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
     };
     let value = value.map_err(fault)?;
     let path = argument.path()?;
-    let mut replaced = None;
+    let (mut replaced, mut lost) = (None, Lost(Vec::new()));
     let written = if path.is_root() && options.condition != Condition::Missing {
         let document = Document::new(value).map_err(fault)?;
         replaced = Some(std::mem::replace(&mut json.0, document));
         Written { changed: true, complete: true }
     } else {
+        lost = Lost::at(&json.0, &path);
         ops::set(&mut json.0, &path, value, options.condition).map_err(fault)?
     };
     drop(json);
+    lost.free(ctx.keys);
     if let Some(document) = replaced {
         discard(ctx.keys, document);
     }
@@ -214,6 +217,7 @@ fn mset(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static MERGE: Command<Handler> = command("json.merge", -4, merge as Handler)
     .flags(FILLS)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 path value")
     .doc(
@@ -252,6 +256,7 @@ fn merge(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static DEL: Command<Handler> = command("json.del", -2, delete as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, DELETED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 ?path")
     .doc(
@@ -264,6 +269,7 @@ pub(super) static DEL: Command<Handler> = command("json.del", -2, delete as Hand
 pub(super) static FORGET: Command<Handler> = command("json.forget", -2, delete as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, DELETED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 ?path")
     .doc(
@@ -280,6 +286,7 @@ fn delete(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     };
     let path = argument.path()?;
+    let lost = if path.is_root() { Lost(Vec::new()) } else { Lost::at(&json.0, &path) };
     let deleted = ops::delete(&mut json.0, &path).map_err(fault)?;
     // A document without children goes with its last one, as in Redis 8.
     let (count, is_gone) = match deleted {
@@ -287,6 +294,7 @@ fn delete(ctx: &mut Context<'_>) -> Outcome {
         Deleted::Values(count) => (count, count > 0 && json.0.is_empty()),
     };
     drop(json);
+    lost.free(ctx.keys);
     if is_gone {
         ctx.keys.delete(&key);
     }
@@ -300,6 +308,7 @@ fn delete(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static CLEAR: Command<Handler> = command("json.clear", -2, clear as Handler)
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, CHANGED)])
+    .member(DOCUMENT)
     .acl(WRITES)
     .syntax("key:k0 ?path")
     .doc(
@@ -314,10 +323,13 @@ fn clear(ctx: &mut Context<'_>) -> Outcome {
         return Err(Error::Arity("json.clear"));
     }
     let (key, argument) = (ctx.key(1), PathArgument::at(ctx, 2)?);
-    let cleared = update(ctx.keys, &key, "json.clear", |document| {
-        let cleared = ops::clear(document, &argument.path()?).map_err(fault)?;
-        Ok((cleared, cleared > 0))
+    let (cleared, lost) = update(ctx.keys, &key, "json.clear", |document| {
+        let path = argument.path()?;
+        let lost = Lost::at(document, &path);
+        let cleared = ops::clear(document, &path).map_err(fault)?;
+        Ok(((cleared, lost), cleared > 0))
     })?;
+    lost.free(ctx.keys);
     ctx.reply.count(cleared);
     Ok(())
 }

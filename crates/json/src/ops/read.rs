@@ -7,12 +7,15 @@ use crate::path::{Found, Path};
 use crate::text::{Layout, Writer};
 use crate::value::{Kind, Node, Value, View};
 
+/// Room for a short value's text.
+const TEXT_BYTES: usize = 128;
+
 /// JSON.GET's text for one path: the first value at a legacy one, an array of all at a JSONPath.
 ///
 /// # Errors
 /// Nothing stands at a legacy path, or a limit of paths.
 pub fn get(document: &Document, path: &Path, layout: Layout<'_>) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(TEXT_BYTES);
     write_at(document, path, path.is_legacy(), path.text(), &mut Writer::new(layout, &mut out))?;
     Ok(out)
 }

@@ -120,6 +120,14 @@ impl Value {
         self.0.as_ptr().map_addr(|address| address & !TAG_MASK)
     }
 
+    /// Where the value's block is, if it has one.
+    pub(super) fn block(&self) -> Option<*const u8> {
+        match self.tag() {
+            TAG_INT | TAG_SHORT | TAG_DOUBLE => None,
+            _ => Some(self.address().cast()),
+        }
+    }
+
     /// A boolean.
     pub fn bool(value: bool) -> Value {
         Value::constant(if value { TRUE } else { FALSE })
