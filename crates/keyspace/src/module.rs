@@ -21,7 +21,7 @@ pub trait ModuleObject: Any + Debug + Send + Sync + CloneObject {
     fn free_effort(&self) -> usize {
         self.element_count()
     }
-    /// One step of asking for its memory ahead of a command; its own bytes have been asked for.
+    /// Queues the addresses of one probe step; the object's own lines are prefetched by then.
     fn queue_probe(&self, _probe: ProbeStep, _queue: &mut PrefetchQueue) -> Progress {
         Progress::Done
     }
@@ -97,7 +97,7 @@ impl ModuleValue {
         object.downcast_mut()
     }
 
-    /// One probe step of a command on the object: the cell, the object, and what is in that.
+    /// Queues one probe step's lines: the cell, then the object, then the blocks of the object.
     pub(crate) fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match probe.step {
             0 => queue.add_lines((&raw const *self.0).cast(), size_of::<Cell>()),

@@ -279,7 +279,8 @@ fn documents_go_both_ways() {
             assert!(fill_documents(&mut connect(&server)).unwrap());
             let before = content(&server);
             save(server);
-            let server = reader.with(options).start(directory.path());
+            // RediSearch, which comes with ReJSON, does not start without the preamble.
+            let server = reader.with(&options[..2]).start(directory.path());
             assert_same(&content(&server), &before, &what);
             let mut client = connect(&server);
             for line in
