@@ -9,7 +9,13 @@ use martlet_json::document::Document;
 use martlet_json::text::parse;
 use martlet_json::value::FloatKind;
 use martlet_keyspace::ModuleValue;
-use martlet_values::{Json, payload};
+use martlet_tseries::aggregate::Aggregator;
+use martlet_tseries::rule::{Buckets, Rule};
+use martlet_tseries::sample::{DuplicatePolicy, Sample};
+use martlet_tseries::series::{Series, Settings, label};
+use martlet_tseries::store;
+use martlet_values::time_series::TimeSeries;
+use martlet_values::{Json, Owner, payload};
 use martlet_vector::element::Element;
 use martlet_vector::graph::{Config, Graph, Metric};
 use martlet_vector::quantise::{Encoding, Projection};
@@ -257,7 +263,7 @@ pub fn payloads() -> Vec<Vec<u8>> {
         b"\x18\0\0\0\0\x01\0\0\0\x02\x01\x01f\x01v\0\x01g\x01w",
         b"\x1c\x04\x01\x08\x01\x01\x07\0\0\0\0\0\0\0\x02\x02\0\0\0\0\0\0\x04@A,\x03\x02abA-\0\x09long text",
     ];
-    let others = others.map(<[u8]>::to_vec).into_iter().chain(saved_documents());
+    let others = others.map(<[u8]>::to_vec).into_iter().chain(saved_documents()).chain(time_series());
     recorded.filter(|bytes| bytes.len() < 2048).chain(others).collect()
 }
 
@@ -270,6 +276,28 @@ fn saved_documents() -> Vec<Vec<u8>> {
         payload.len().checked_sub(10).map(|end| payload[..end].to_vec())
     });
     saved.into_iter().flatten().collect()
+}
+
+/// Time series of both encodings with labels, and with a rule whose bucket is open.
+fn time_series() -> Vec<Vec<u8>> {
+    [store::Encoding::Compressed, store::Encoding::Uncompressed].map(series).into()
+}
+
+fn series(encoding: store::Encoding) -> Vec<u8> {
+    let labels: Vec<_> = label(b"room", b"kitchen").into_iter().collect();
+    let settings = Settings { chunk_bytes: 48, labels: labels.into(), ..Settings::default() };
+    let Ok(mut series) = Series::new(encoding, settings) else { return Vec::new() };
+    if let Ok(buckets) = Buckets::new(10, 3) {
+        series.add_rule(Rule::new(b"to", Aggregator::Twa, buckets));
+    }
+    for time in 0..30 {
+        let sample = Sample::new(time * 5, time as f64 / 4.0);
+        // It is later than all before.
+        let _ = series.add(sample, None, DuplicatePolicy::Block, &mut Vec::new());
+    }
+    let owner = Owner { key: b"k", has_links: true };
+    let payload = payload::dump_of(owner, ModuleValue::new(TimeSeries(series)).view(), false);
+    payload[..payload.len() - 10].to_vec()
 }
 
 /// Whole RDB files: of real servers, and of our own encoded values one by one, in several versions.

@@ -293,6 +293,12 @@ impl Selector {
         Ok(())
     }
 
+    /// Whether a key may be accessed so.
+    pub(crate) fn allows_key(&self, key: &[u8], access: Access) -> bool {
+        let Some(patterns) = &self.keys else { return true };
+        patterns.iter().any(|(pattern, known)| known.includes(access) && glob::matches(pattern, key, false))
+    }
+
     /// Whether a channel is allowed; a pattern of channels is if it is one of the selector's.
     pub(crate) fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         let Some(channels) = &self.channels else { return true };

@@ -216,6 +216,12 @@ impl User {
         self.selectors.iter().any(|one| one.check(&mut asked).is_ok() && one.allows_all_keys(read))
     }
 
+    /// Whether a selector allows to read a key, which a request does not name.
+    pub fn may_read_key(&self, key: &[u8]) -> bool {
+        let read = Access { read: true, write: false };
+        self.is_unrestricted || self.selectors.iter().any(|selector| selector.allows_key(key, read))
+    }
+
     /// Whether a subscription to a channel, or a pattern of them, may stay.
     pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.selectors.iter().any(|selector| selector.allows_channel(channel, is_pattern))

@@ -249,6 +249,57 @@ pub fn format_f64_shortest(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     format_f64_fraction(value, buffer)
 }
 
+/// Writes a double as RedisTimeSeries does in RESP2: with the fewest digits, plain from 1 to below 2^52, and
+/// below 2^56 unless the digits end in a zero; else as `1.5E-3`.
+///
+/// It decides by the exponent that the algorithm Dragonbox finds first, which follows from the distance of
+/// neighbouring doubles.
+pub fn format_f64_capital(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
+    const FRACTIONS_END: f64 = (1u64 << 52) as f64;
+    const UNITS_END: f64 = (1u64 << 56) as f64;
+    let magnitude = value.abs();
+    if magnitude < FRACTIONS_END && (magnitude >= 1.0 || value == 0.0) {
+        if value.fract() == 0.0 && (value != 0.0 || value.is_sign_positive()) {
+            return format_i64(value as i64, buffer);
+        }
+        if let Some(length) = format_short_decimal(value, &mut buffer.text) {
+            return buffer.text.get(..length).unwrap_or(&[]);
+        }
+    }
+    if !value.is_finite() {
+        return if value.is_nan() {
+            b"NaN"
+        } else if value > 0.0 {
+            b"Infinity"
+        } else {
+            b"-Infinity"
+        };
+    }
+    if value == 0.0 {
+        return b"-0";
+    }
+    let shortest = buffer.shortest.format_finite(value).as_bytes();
+    let (digits, count, power) = split_shortest(shortest);
+    let digits = digits.get(..count).unwrap_or(&[]);
+    let mut writer = Writer { text: &mut buffer.text, length: 0 };
+    if value < 0.0 {
+        writer.push(b'-');
+    }
+    let is_plain = match magnitude {
+        ..1.0 => false,
+        ..FRACTIONS_END => true,
+        ..UNITS_END => power <= 0,
+        _ => false,
+    };
+    if is_plain {
+        writer.plain(digits, power);
+    } else {
+        writer.capital(digits, power + count as i32 - 1);
+    }
+    let length = writer.length;
+    buffer.text.get(..length).unwrap_or(&[])
+}
+
 #[inline(never)]
 fn format_f64_fraction(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     if value.is_nan() {
@@ -396,7 +447,8 @@ impl Writer<'_> {
         }
     }
 
-    fn scientific(&mut self, digits: &[u8], exponent: i32, exponent_digits: usize) {
+    /// Writes the digits with a point behind the first.
+    fn pointed(&mut self, digits: &[u8]) {
         if let [first, rest @ ..] = digits {
             self.push(*first);
             if !rest.is_empty() {
@@ -404,6 +456,16 @@ impl Writer<'_> {
                 self.extend(rest);
             }
         }
+    }
+
+    fn capital(&mut self, digits: &[u8], exponent: i32) {
+        self.pointed(digits);
+        self.push(b'E');
+        self.extend(itoa::Buffer::new().format(exponent).as_bytes());
+    }
+
+    fn scientific(&mut self, digits: &[u8], exponent: i32, exponent_digits: usize) {
+        self.pointed(digits);
         self.push(b'e');
         self.push(if exponent < 0 { b'-' } else { b'+' });
         let mut exponent_text = itoa::Buffer::new();

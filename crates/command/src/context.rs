@@ -8,6 +8,10 @@ use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 use martlet_spec::{Cursor, Error, Outcome};
+use martlet_tseries::policy::CompactionPolicy;
+use martlet_tseries::sample::DuplicatePolicy;
+use martlet_tseries::series::CHUNK_BYTES_DEFAULT;
+use martlet_tseries::store::Encoding;
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
@@ -59,6 +63,41 @@ pub struct Settings {
     pub vector_sets_inline: bool,
     /// Options of filters that commands create (`bf-*`, `cf-*`).
     pub sketch: SketchSettings,
+    /// What a time series begins with (`ts-*`).
+    pub series: SeriesSettings,
+}
+
+/// What a time series that is created begins with, where its command does not say so.
+#[derive(Clone, Debug)]
+pub struct SeriesSettings {
+    /// `ts-retention-policy`, milliseconds.
+    pub retention_ms: u64,
+    /// `ts-chunk-size-bytes`.
+    pub chunk_bytes: u64,
+    /// `ts-encoding`.
+    pub encoding: Encoding,
+    /// `ts-duplicate-policy`.
+    pub policy: DuplicatePolicy,
+    /// `ts-ignore-max-time-diff`, milliseconds.
+    pub ignore_time_ms: u64,
+    /// `ts-ignore-max-val-diff`.
+    pub ignore_value: f64,
+    /// The rules of series that TS.ADD, TS.INCRBY and TS.DECRBY create (`ts-compaction-policy`).
+    pub compactions: Vec<CompactionPolicy>,
+}
+
+impl Default for SeriesSettings {
+    fn default() -> Self {
+        SeriesSettings {
+            retention_ms: 0,
+            chunk_bytes: CHUNK_BYTES_DEFAULT,
+            encoding: Encoding::Compressed,
+            policy: DuplicatePolicy::Block,
+            ignore_time_ms: 0,
+            ignore_value: 0.0,
+            compactions: Vec::new(),
+        }
+    }
 }
 
 impl Settings {
@@ -94,6 +133,7 @@ impl Default for Settings {
             shared_integers: true,
             vector_sets_inline: false,
             sketch: SketchSettings::default(),
+            series: SeriesSettings::default(),
         }
     }
 }
@@ -200,6 +240,8 @@ pub enum TimeoutReply {
     NullArray,
     /// A null.
     Null,
+    /// An empty array.
+    EmptyArray,
     /// OK.
     Ok,
     /// How many replicas have it; with `on_disk` two integers: whether it is on this server's disk comes
@@ -211,6 +253,9 @@ pub enum TimeoutReply {
 
 /// Returned when too few replicas are in sync.
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+
+/// Whether a user may read a key.
+pub type KeyReader<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// See the [module docs](self).
 pub struct Context<'a> {
@@ -226,6 +271,8 @@ pub struct Context<'a> {
     pub first_key: Option<(usize, u64)>,
     /// The user may read any key, also those that the request does not name.
     pub reads_any_key: bool,
+    /// Whether the user may read a key that the request does not name; `None` for a user that may read any.
+    pub may_read_key: Option<KeyReader<'a>>,
     /// Waiting is not allowed here (inside MULTI or a script): answer as if the time were up.
     pub deny_blocking: bool,
     /// The client's prepared field sets for HIMPORT.
@@ -235,6 +282,11 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// Whether the user may read all of these keys, which the request does not name.
+    pub fn may_read<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> bool {
+        self.may_read_key.is_none_or(|may_read| keys.all(may_read))
+    }
+
     /// The argument at `index`; empty if absent, which arity excludes for the mandatory ones.
     #[inline]
     pub fn arg(&self, index: usize) -> &'a [u8] {
@@ -337,6 +389,7 @@ impl TimeoutReply {
         match self {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
+            TimeoutReply::EmptyArray => reply.array(0),
             TimeoutReply::Ok => reply.ok(),
             TimeoutReply::NoReplicas => reply.error(NO_REPLICAS),
             TimeoutReply::Copies(of) => {

@@ -27,16 +27,19 @@ mod syntax_tests;
 pub mod testing;
 mod times;
 pub mod transaction;
+pub mod tseries;
 pub mod vector_set;
 pub mod zset;
 
-pub use context::{Block, Computation, Context, Copies, NO_REPLICAS, Settings, TimeoutReply, Wait};
+pub use context::{
+    Block, Computation, Context, Copies, KeyReader, NO_REPLICAS, SeriesSettings, Settings, TimeoutReply, Wait,
+};
 pub use fieldset::Fieldsets;
 pub use martlet_spec::{
     Acl, Begin, Channels, Command, Control, Cursor, Databases, Deprecation, Error, Find, Flags, Group,
     KeyFlags, KeyPart, LibraryChange, Outcome, ScriptSource, Spec, Tip, command, container,
 };
-pub use run::{Request, key_hashes, run, shards};
+pub use run::{Request, key_hashes, reaches_beyond, run, shards};
 
 /// What runs a data command.
 pub type Handler = fn(&mut Context<'_>) -> Outcome;
@@ -56,6 +59,7 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     sort::COMMANDS,
     stream::COMMANDS,
     string::COMMANDS,
+    tseries::COMMANDS,
     vector_set::COMMANDS,
     zset::COMMANDS,
 ];

@@ -11,7 +11,7 @@ use martlet_protocol::request::Args;
 use martlet_spec::{Error, Flags, Spec};
 
 use crate::Handler;
-use crate::context::{Block, Context, Settings};
+use crate::context::{Block, Context, KeyReader, Settings};
 use crate::fieldset::Fieldsets;
 
 /// A request, and its handler's rights.
@@ -24,6 +24,8 @@ pub struct Request<'a> {
     pub first_key: Option<(usize, u64)>,
     /// See [`Context::reads_any_key`].
     pub reads_any_key: bool,
+    /// See [`Context::may_read_key`].
+    pub may_read_key: Option<KeyReader<'a>>,
     /// See [`Context::deny_blocking`].
     pub deny_blocking: bool,
     /// See [`Context::fieldsets`].
@@ -44,9 +46,11 @@ pub fn run(
     reply: &mut Reply,
     request: Request<'_>,
 ) -> Result<Option<Box<Block>>, Box<Error>> {
-    let Request { args, settings, first_key, reads_any_key, deny_blocking, fieldsets } = request;
+    let Request { args, settings, first_key, reads_any_key, may_read_key, deny_blocking, fieldsets } =
+        request;
     keys.see(view);
     let (begin, dirty) = (reply.len(), keys.dirty);
+    let fieldsets = &mut *fieldsets;
     let mut context = Context {
         args,
         keys,
@@ -54,12 +58,14 @@ pub fn run(
         settings,
         first_key,
         reads_any_key,
+        may_read_key,
         deny_blocking,
         fieldsets,
         block: None,
     };
     let outcome = match handler(&mut context) {
         Ok(()) => Ok(context.block.take()),
+        Err(Error::NeedsShards) => with_more_shards(handler, &mut context),
         Err(error) => Err(Box::new(error)),
     };
     let Context { keys, reply, .. } = context;
@@ -68,6 +74,39 @@ pub fn run(
         reply.truncate(begin);
     }
     outcome
+}
+
+/// How often a request is run again because the data names further keys. They may be other ones each time.
+const RELOCKS_MAX: usize = 64;
+
+/// Runs a handler again with the shards that it has asked for.
+#[cold]
+fn with_more_shards(handler: Handler, context: &mut Context<'_>) -> Result<Option<Box<Block>>, Box<Error>> {
+    for _ in 0..RELOCKS_MAX {
+        if !context.keys.relock_wanted() {
+            break;
+        }
+        match handler(context) {
+            Ok(()) => return Ok(context.block.take()),
+            Err(Error::NeedsShards) => {}
+            Err(error) => return Err(Box::new(error)),
+        }
+    }
+    Err(Box::new(Error::NeedsShards))
+}
+
+/// Whether a request, whose keys are locked, may need shards besides the locked ones.
+pub fn reaches_beyond(keys: &Keys, settings: &Settings, spec: &Spec, args: &Args<'_>) -> bool {
+    let mut indexes = Vec::new();
+    if !spec.follows_links.is_some_and(|follows| follows(args)) || !spec.key_indexes(args, &mut indexes) {
+        return false;
+    }
+    let names_others = |index: usize| {
+        let key = Key::new(args.at(index));
+        keys.covers(key.shard()) && crate::tseries::links_of(keys, &key).any(|shard| !keys.covers(shard))
+    };
+    let creates_others = spec.flags.has(Flags::WRITE) && !settings.series.compactions.is_empty();
+    creates_others || indexes.into_iter().any(names_others)
 }
 
 /// The hashes of a request's keys; `None` if it needs the whole store.

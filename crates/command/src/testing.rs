@@ -136,6 +136,7 @@ impl Fixture {
             settings: &self.settings,
             first_key: None,
             reads_any_key: true,
+            may_read_key: None,
             deny_blocking: self.deny_blocking,
             fieldsets: &mut self.fieldsets,
         };

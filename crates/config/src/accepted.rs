@@ -32,6 +32,8 @@ parameter_table! {
     /// Parameters that have nothing to act on here; kept so that CONFIG GET and REWRITE show the values set.
     struct Accepted;
 
+    /// Threads for commands over the nodes of a cluster
+    ts_num_threads: u32 = 3 => "ts-num-threads", Integer(1, 16), MODIFIABLE, THREADS;
     /// Rehash tables in idle time
     activerehashing: bool = true => "activerehashing", YesNo, MODIFIABLE, NO_REHASH;
     /// How hard expired keys are looked for

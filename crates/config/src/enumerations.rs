@@ -66,6 +66,30 @@ macro_rules! enumerations {
 }
 
 enumerations! {
+    /// What becomes of a sample whose timestamp is taken.
+    SeriesDuplicates {
+        /// It is an error.
+        Block = "block",
+        /// The new value replaces the old one.
+        Last = "last",
+        /// The old value stays.
+        First = "first",
+        /// The smaller value.
+        Min = "min",
+        /// The greater value.
+        Max = "max",
+        /// The sum of both.
+        Sum = "sum",
+    }
+
+    /// How time series save samples.
+    SeriesEncoding {
+        /// As a stream of bits.
+        Compressed = "compressed",
+        /// 16 bytes each.
+        Uncompressed = "uncompressed",
+    }
+
     /// How much is logged: a level includes those after it.
     LogLevel {
         /// Everything.

@@ -40,6 +40,28 @@ parameter_table! {
         accepted: Accepted,
     }
 
+    // Time series.
+
+    /// Rules of series that TS.ADD, TS.INCRBY and TS.DECRBY create, as `max:1M:1h;avg:10s:0`: aggregator, bucket
+    /// and retention, each time in `m` (milliseconds), `s`, `M` (minutes), `h` or `d`, and perhaps an alignment
+    ts_compaction_policy: SeriesPolicies = SeriesPolicies::default()
+        => "ts-compaction-policy", TEXT, MODIFIABLE, Honoured;
+    /// How a sample is treated whose timestamp is taken, in series that do not say so themselves
+    ts_duplicate_policy: SeriesDuplicates = SeriesDuplicates::Block
+        => "ts-duplicate-policy", SeriesDuplicates::KIND, MODIFIABLE, Honoured;
+    /// Milliseconds that new series keep samples before their last one; 0 keeps all
+    ts_retention_policy_ms: u64 = 0 => "ts-retention-policy", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// How new series save their samples
+    ts_encoding: SeriesEncoding = SeriesEncoding::Compressed
+        => "ts-encoding", SeriesEncoding::KIND, MODIFIABLE, Honoured;
+    /// Bytes of a chunk of a new series, a multiple of 8
+    ts_chunk_size_bytes: ChunkBytes = ChunkBytes(4096)
+        => "ts-chunk-size-bytes", Integer(48, 1 << 20), MODIFIABLE, Honoured;
+    /// New series drop samples at most so many milliseconds after the last one, under the policy `last`
+    ts_ignore_max_time_diff_ms: u64 = 0 => "ts-ignore-max-time-diff", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// New series drop samples that differ by at most so much from the last one, under the policy `last`
+    ts_ignore_max_val_diff: Difference = Difference(0.0) => "ts-ignore-max-val-diff", TEXT, MODIFIABLE, Honoured;
+
     // Network.
 
     /// Addresses to listen on; `-` before one allows that it is not there

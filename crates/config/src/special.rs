@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use martlet_spec::EventClass;
+use martlet_tseries::policy::{self, CompactionPolicy};
 
 use super::value::{Kind, Lines, Value, lenient_integer, memory, memory_text, single};
 
@@ -330,6 +331,76 @@ impl Value for ErrorRate {
 
     fn lines(&self, default: &Self, kind: &Kind) -> Lines {
         Lines::one(self.render(kind), self != default)
+    }
+}
+
+/// `ts-chunk-size-bytes`: a multiple of 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkBytes(pub u64);
+
+impl Value for ChunkBytes {
+    fn parse(words: &[&[u8]], previous: &Self, append: bool, kind: &Kind) -> Result<Self, String> {
+        match u64::parse(words, &previous.0, append, kind)? {
+            bytes if bytes.is_multiple_of(8) => Ok(ChunkBytes(bytes)),
+            _ => Err("TSDB: CHUNK_SIZE value must be a multiple of 8 in the range [48 .. 1048576]".into()),
+        }
+    }
+
+    fn render(&self, kind: &Kind) -> Vec<u8> {
+        self.0.render(kind)
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        self.0.lines(&default.0, kind)
+    }
+}
+
+/// `ts-compaction-policy`: rules of new time series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeriesPolicies(pub Vec<CompactionPolicy>);
+
+impl Value for SeriesPolicies {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let text = String::from_utf8_lossy(words.first().copied().unwrap_or_default());
+        let policies = policy::parse(&text).filter(|_| words.len() <= 1);
+        policies.map(SeriesPolicies).ok_or_else(|| format!("Invalid compaction policy: {text}"))
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        policy::render(&self.0).into()
+    }
+
+    fn lines(&self, default: &Self, kind: &Kind) -> Lines {
+        let text = [b"\"".to_vec(), self.render(kind), b"\"".to_vec()].concat();
+        Lines::one(text, self != default)
+    }
+}
+
+/// `ts-ignore-max-val-diff`: a number that is not negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Difference(pub f64);
+
+impl Value for Difference {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let [word] = words else { return Err("Invalid value for `ts-ignore-max-val-diff`".into()) };
+        let value = martlet_base::number::parse_f64(word).filter(|value| value.is_finite());
+        match value {
+            None => Err("Invalid value for `ts-ignore-max-val-diff`".into()),
+            Some(value) if value < 0.0 => Err(format!(
+                "Invalid value for `ts-ignore-max-val-diff`. Value must be in the range [{:.6} .. {:.6}]",
+                0.0,
+                f64::MAX
+            )),
+            Some(value) => Ok(Difference(value)),
+        }
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        format!("{:.6}", self.0).into()
+    }
+
+    fn lines(&self, default: &Self, _: &Kind) -> Lines {
+        Lines::one(format!("{:?}", self.0).into(), self != default)
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Keys {
     /// A shard was left out, since the wait for it might last while a script is busy. The caller of commands
     /// takes note.
     pub gave_up: bool,
+    /// See [`Keys::lock_linked`].
+    wanted_shards: Vec<usize>,
     /// For random choices.
     pub random: Random,
     /// A script's changes.
@@ -98,6 +100,7 @@ impl Keys {
             effects: Effects::default(),
             ready: ReadyKeys::default(),
             gave_up: false,
+            wanted_shards: Vec::new(),
             random,
             undo: Undo::default(),
         }

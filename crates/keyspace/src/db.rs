@@ -18,7 +18,7 @@ use triomphe::Arc;
 use crate::due::{Dues, Versions};
 use crate::entry::{NewStr, Overwritten, RawEntry, Store};
 use crate::expiry::ExpiryIndex;
-use crate::module::ModuleValue;
+use crate::module::{ModuleValue, ValueIndexes};
 use crate::sizes::{Sizes, bin};
 use crate::table::{ORDERS, Plan, Spot, Table, order};
 use crate::value::{Collection, Kind, Object, Value};
@@ -112,6 +112,7 @@ pub(crate) struct Figures {
     expiring: usize,
     sizes: Sizes,
     versions: Versions,
+    indexes: ValueIndexes,
 }
 
 impl Default for Db {

@@ -18,7 +18,7 @@ mod view;
 
 pub use db::{Access, Db, ExpiryChange, Key, ObjectMut, key_hash, shard_of};
 pub use due::DueClock;
-pub use module::{CloneObject, ModuleObject, ModuleValue};
+pub use module::{CloneObject, ModuleObject, ModuleValue, ValueIndex};
 pub use shard::{SCAN_POSITION_BITS, Shard};
 pub use sizes::{SIZE_BINS, Sizes};
 pub use table::{ORDERS, Plan, order_at, position_at};

@@ -3,7 +3,7 @@
 //!
 //! Invariant: an object is reached by its own type only; every other request for it finds none.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt::Debug;
 
 use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
@@ -34,6 +34,70 @@ pub trait ModuleObject: Any + Debug + Send + Sync + CloneObject {
     fn remove_due(&mut self, _now_ms: i64, _limit: usize) -> usize {
         0
     }
+    /// Gives up what ties it to other keys, as a copy under another key does.
+    fn cut_links(&mut self) {}
+    /// A number that changes with the indexed part of the value; 0 if no part is indexed.
+    fn index_stamp(&self) -> u64 {
+        0
+    }
+    /// An empty index for values of this type.
+    fn new_index(&self) -> Option<Box<dyn ValueIndex>> {
+        None
+    }
+}
+
+/// An index of a database's values of one type, beside its table: it sees each value that enters or leaves.
+pub trait ValueIndex: Any + Debug + Send + Sync {
+    /// A value has entered, or has changed, under a number that no other value has. Its key has this hash.
+    fn insert(&mut self, id: u64, key_hash: u64, object: &dyn ModuleObject);
+    /// The value of this number has left.
+    fn remove(&mut self, id: u64);
+}
+
+/// The indexes of a database, one for each type of which it has held an indexed value.
+#[derive(Debug, Default)]
+pub(crate) struct ValueIndexes {
+    indexes: Vec<(TypeId, Box<dyn ValueIndex>)>,
+    last_id: u64,
+}
+
+impl ValueIndexes {
+    /// The index of this type, if there is one.
+    pub(crate) fn get<I: ValueIndex>(&self) -> Option<&I> {
+        self.indexes.iter().find_map(|(_, index)| {
+            let index: &dyn Any = &**index;
+            index.downcast_ref()
+        })
+    }
+
+    /// Brings the index of the value's type up to date for a value that enters, leaves or has changed:
+    /// `is_in` says whether it is in the table afterwards.
+    pub(crate) fn change(&mut self, key_hash: u64, value: &mut ModuleValue, is_in: bool) {
+        let object = value.object();
+        let any: &dyn Any = object;
+        let of = any.type_id();
+        let is_in = is_in && object.index_stamp() != 0;
+        let known = self.indexes.iter().position(|(known, _)| *known == of);
+        let place = match (known, is_in) {
+            (Some(place), _) => place,
+            (None, false) => return,
+            (None, true) => {
+                let Some(index) = object.new_index() else { return };
+                self.indexes.push((of, index));
+                self.indexes.len() - 1
+            }
+        };
+        let Some((_, index)) = self.indexes.get_mut(place) else { return };
+        if value.index_id() != 0 {
+            index.remove(value.index_id());
+            value.set_index_id(0);
+        }
+        if is_in {
+            self.last_id += 1;
+            index.insert(self.last_id, key_hash, value.object());
+            value.set_index_id(self.last_id);
+        }
+    }
 }
 
 /// Cloning behind a pointer; every [`ModuleObject`] that is `Clone` has it.
@@ -56,8 +120,21 @@ pub struct ModuleValue(Box<Cell>);
 #[derive(Debug)]
 struct Cell {
     object: Box<dyn ModuleObject>,
-    /// When a part of it is due, by its database's index.
-    indexed_due_ms: Option<i64>,
+    /// When a part of it is due, by its database's index; [`NEVER`] if none is.
+    indexed_due_ms: i64,
+    /// Its place in the index of its type.
+    indexed: Option<Box<Indexed>>,
+}
+
+const NEVER: i64 = i64::MAX;
+
+/// A value's place in the index of its type.
+#[derive(Debug, Default)]
+struct Indexed {
+    /// [`ModuleObject::index_stamp`] as the index has it.
+    stamp: u64,
+    /// The value's number there; 0 if it is not there.
+    id: u64,
 }
 
 impl ModuleValue {
@@ -70,7 +147,7 @@ impl ModuleValue {
     }
 
     fn of(object: Box<dyn ModuleObject>) -> ModuleValue {
-        ModuleValue(Box::new(Cell { object, indexed_due_ms: None }))
+        ModuleValue(Box::new(Cell { object, indexed_due_ms: NEVER, indexed: None }))
     }
 
     /// The object of whichever type.
@@ -108,11 +185,35 @@ impl ModuleValue {
     }
 
     pub(crate) fn indexed_due_ms(&self) -> Option<i64> {
-        self.0.indexed_due_ms
+        Some(self.0.indexed_due_ms).filter(|due_ms| *due_ms != NEVER)
     }
 
-    pub(crate) fn set_indexed_due_ms(&mut self, due_ms: Option<i64>) {
-        self.0.indexed_due_ms = due_ms;
+    pub(crate) fn indexed_stamp(&self) -> u64 {
+        self.0.indexed.as_ref().map_or(0, |indexed| indexed.stamp)
+    }
+
+    pub(crate) fn set_indexed(&mut self, due_ms: Option<i64>, stamp: u64) {
+        self.0.indexed_due_ms = due_ms.unwrap_or(NEVER);
+        match stamp {
+            0 => self.0.indexed = None,
+            stamp => self.0.indexed.get_or_insert_default().stamp = stamp,
+        }
+    }
+
+    /// Its number in the index of its type; 0 if that does not have it.
+    pub(crate) fn index_id(&self) -> u64 {
+        self.0.indexed.as_ref().map_or(0, |indexed| indexed.id)
+    }
+
+    /// Bytes of its place in the index of its type.
+    pub(crate) fn indexed_bytes(&self) -> usize {
+        self.0.indexed.as_ref().map_or(0, |_| size_of::<Indexed>())
+    }
+
+    fn set_index_id(&mut self, id: u64) {
+        if id != 0 || self.0.indexed.is_some() {
+            self.0.indexed.get_or_insert_default().id = id;
+        }
     }
 }
 

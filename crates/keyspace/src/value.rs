@@ -62,6 +62,15 @@ pub struct Facts {
     pub due_ms: Option<i64>,
     /// The oldest version of the RDB format that can hold it.
     pub version: u16,
+    /// Stands for the indexed part of the value ([`ModuleObject::index_stamp`]); 0 if there is none.
+    pub stamp: u64,
+}
+
+impl Facts {
+    /// Those of a value that has nothing to be indexed but these.
+    const fn new(due_ms: Option<i64>, version: u16) -> Facts {
+        Facts { due_ms, version, stamp: 0 }
+    }
 }
 
 /// A type other than strings that can live in an entry.
@@ -72,7 +81,7 @@ pub trait Object: Sized {
     const HAS_FACTS: bool = false;
     /// What the index is to have of it.
     fn facts(&self) -> Facts {
-        Facts { due_ms: None, version: self.lowest_version() }
+        Facts::new(None, self.lowest_version())
     }
     /// What the index has of it, if it is in a table.
     fn indexed_facts(&self) -> Facts {
@@ -365,8 +374,8 @@ macro_rules! collections {
 #[inline]
 fn timed(next_ms: i64, since: u16) -> Facts {
     match next_ms {
-        NO_EXPIRY => Facts { due_ms: None, version: VERSION_OLDEST },
-        due_ms => Facts { due_ms: Some(due_ms), version: since },
+        NO_EXPIRY => Facts::new(None, VERSION_OLDEST),
+        due_ms => Facts::new(Some(due_ms), since),
     }
 }
 
@@ -377,7 +386,7 @@ fn of_features(features: Features) -> Facts {
         Features { has_idempotency: true, .. } => VERSION_IDEMPOTENCY,
         _ => VERSION_STREAMS,
     };
-    Facts { due_ms: features.record_expiry_ms, version }
+    Facts::new(features.record_expiry_ms, version)
 }
 
 collections! {
@@ -455,15 +464,16 @@ impl Object for ModuleValue {
     const HAS_FACTS: bool = true;
 
     fn facts(&self) -> Facts {
-        Facts { due_ms: self.object().due_ms(), version: VERSION_MODULES }
+        let object = self.object();
+        Facts { due_ms: object.due_ms(), version: VERSION_MODULES, stamp: object.index_stamp() }
     }
 
     fn indexed_facts(&self) -> Facts {
-        Facts { due_ms: self.indexed_due_ms(), version: VERSION_MODULES }
+        Facts { due_ms: self.indexed_due_ms(), version: VERSION_MODULES, stamp: self.indexed_stamp() }
     }
 
     fn record_facts(&mut self, facts: Option<Facts>) {
-        self.set_indexed_due_ms(facts.and_then(|facts| facts.due_ms));
+        self.set_indexed(facts.and_then(|facts| facts.due_ms), facts.map_or(0, |facts| facts.stamp));
     }
 
     fn element_count(&self) -> usize {
@@ -476,7 +486,7 @@ impl Object for ModuleValue {
 
     fn heap_bytes(&self) -> usize {
         let object = self.object();
-        ModuleValue::CELL_BYTES + size_of_val(object) + object.heap_bytes()
+        ModuleValue::CELL_BYTES + self.indexed_bytes() + size_of_val(object) + object.heap_bytes()
     }
 
     fn free_effort(&self) -> usize {

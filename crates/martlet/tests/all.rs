@@ -34,6 +34,7 @@ mod replication;
 mod reproduce;
 mod scripts;
 mod sentinel;
+mod series;
 mod set_times;
 mod shutdown;
 mod sketches;

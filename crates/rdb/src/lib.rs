@@ -17,7 +17,7 @@ mod sink;
 mod string;
 pub mod ziplist;
 
-pub use sink::{Counter, Sink, Writer};
+pub use sink::{Counter, Owner, Sink, Writer};
 pub use string::{
     Length, read_bytes, read_count, read_length, read_plain_length, skip_bytes, take_bytes, write_bytes,
     write_element, write_length,

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use crate::Error;
 use crate::input::{Input, InputExt};
-use crate::sink::Sink;
+use crate::sink::{Owner, Sink};
 use crate::string::{Length, read_bytes, read_length, read_plain_length, write_bytes, write_length};
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -168,6 +168,8 @@ pub enum Item<'a> {
 pub struct ItemReader<'a> {
     input: &'a mut dyn Input,
     scratch: Vec<u8>,
+    /// The end was read.
+    is_over: bool,
 }
 
 const OTHER_KIND: Error = Error::Corrupt("another item than a module's value has there");
@@ -175,7 +177,7 @@ const OTHER_KIND: Error = Error::Corrupt("another item than a module's value has
 impl<'a> ItemReader<'a> {
     /// Reads from `input`, behind the id.
     pub fn new(input: &'a mut dyn Input) -> ItemReader<'a> {
-        ItemReader { input, scratch: Vec::new() }
+        ItemReader { input, scratch: Vec::new(), is_over: false }
     }
 
     fn expect(&mut self, kind: u64) -> Result<(), Error> {
@@ -227,19 +229,35 @@ impl<'a> ItemReader<'a> {
         read_bytes(self.input, &mut self.scratch)
     }
 
-    /// The next item, of whichever kind.
+    /// The next item, whatever it is; `None` at the end.
     ///
     /// # Errors
-    /// As [`ItemReader::signed`], also where the items end.
-    pub fn item(&mut self) -> Result<Item<'_>, Error> {
-        Ok(match read_plain_length(self.input)? {
+    /// [`Error`].
+    pub fn item_or_end(&mut self) -> Result<Option<Item<'_>>, Error> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let item = match read_plain_length(self.input)? {
+            END => {
+                self.is_over = true;
+                return Ok(None);
+            }
             SIGNED => Item::Signed(read_plain_length(self.input)? as i64),
             UNSIGNED => Item::Unsigned(read_plain_length(self.input)?),
             FLOAT => Item::Float(self.input.array().map(f32::from_le_bytes)?),
             DOUBLE => Item::Double(self.input.array().map(f64::from_le_bytes)?),
             STRING => Item::String(read_bytes(self.input, &mut self.scratch)?),
-            _ => return Err(OTHER_KIND),
-        })
+            _ => return Err(Error::Corrupt("unknown item in a module's value")),
+        };
+        Ok(Some(item))
+    }
+
+    /// The next item, of whichever kind.
+    ///
+    /// # Errors
+    /// As [`ItemReader::signed`], also where the items end.
+    pub fn item(&mut self) -> Result<Item<'_>, Error> {
+        self.item_or_end()?.ok_or(OTHER_KIND)
     }
 
     /// Bytes that are left of the whole input: a bound on every count that an item says.
@@ -252,7 +270,7 @@ impl<'a> ItemReader<'a> {
     /// # Errors
     /// As [`ItemReader::signed`].
     pub fn end(mut self) -> Result<(), Error> {
-        self.expect(END)
+        if self.is_over { Ok(()) } else { self.expect(END) }
     }
 }
 
@@ -267,6 +285,11 @@ impl<'a, 'b> ItemWriter<'a, 'b> {
     pub fn new(out: &'a mut crate::sink::Writer<'b>, id: ModuleId, compress: bool) -> ItemWriter<'a, 'b> {
         write_length(out, id.0);
         ItemWriter { out, compress }
+    }
+
+    /// The key whose value is written.
+    pub fn owner(&self) -> Owner<'b> {
+        self.out.owner()
     }
 
     /// A signed integer.

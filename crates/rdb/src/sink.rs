@@ -33,12 +33,32 @@ pub struct Writer<'a> {
     buffer: [u8; BUFFER_BYTES],
     len: usize,
     out: &'a mut dyn Sink,
+    owner: Owner<'a>,
+}
+
+/// The key of a value that is written, for types whose form has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Owner<'a> {
+    /// The key; empty where it is not known.
+    pub key: &'a [u8],
+    /// Whether the value's ties to other keys are written, as in files; DUMP leaves them out.
+    pub has_links: bool,
 }
 
 impl<'a> Writer<'a> {
     /// In front of `out`.
     pub fn new(out: &'a mut dyn Sink) -> Writer<'a> {
-        Writer { buffer: [0; BUFFER_BYTES], len: 0, out }
+        Writer::of(out, Owner::default())
+    }
+
+    /// In front of `out`, for the value of a key.
+    pub fn of(out: &'a mut dyn Sink, owner: Owner<'a>) -> Writer<'a> {
+        Writer { buffer: [0; BUFFER_BYTES], len: 0, out, owner }
+    }
+
+    /// The key whose value is written.
+    pub fn owner(&self) -> Owner<'a> {
+        self.owner
     }
 
     fn flush(&mut self) {

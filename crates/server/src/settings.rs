@@ -1,9 +1,11 @@
 //! What command handlers need of the configuration.
 
 use martlet_base::limits::ELEMENT_MAX_BYTES;
-use martlet_command::Settings;
 use martlet_command::sketch::{BloomOptions, CuckooOptions, SketchSettings};
+use martlet_command::{SeriesSettings, Settings};
 use martlet_engine::{Engine, EventClass, Lrfu, Touch};
+use martlet_tseries::sample::DuplicatePolicy;
+use martlet_tseries::store::Encoding;
 use martlet_types::array::ArrayLimits;
 use martlet_types::hash::HashLimits;
 use martlet_types::list::ListLimit;
@@ -11,7 +13,7 @@ use martlet_types::set::SetLimits;
 use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
 
-use crate::config::{Config, MaxmemoryPolicy};
+use crate::config::{Config, MaxmemoryPolicy, SeriesDuplicates, SeriesEncoding};
 
 /// The handlers' settings under `config`.
 pub fn from_config(config: &Config) -> Settings {
@@ -52,6 +54,25 @@ pub fn from_config(config: &Config) -> Settings {
         sketch: sketch_settings(config),
         vector_sets_inline: config.vset_force_single_threaded_execution,
         shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),
+        series: SeriesSettings {
+            retention_ms: config.ts_retention_policy_ms,
+            chunk_bytes: config.ts_chunk_size_bytes.0,
+            encoding: match config.ts_encoding {
+                SeriesEncoding::Compressed => Encoding::Compressed,
+                SeriesEncoding::Uncompressed => Encoding::Uncompressed,
+            },
+            policy: match config.ts_duplicate_policy {
+                SeriesDuplicates::Block => DuplicatePolicy::Block,
+                SeriesDuplicates::Last => DuplicatePolicy::Last,
+                SeriesDuplicates::First => DuplicatePolicy::First,
+                SeriesDuplicates::Min => DuplicatePolicy::Min,
+                SeriesDuplicates::Max => DuplicatePolicy::Max,
+                SeriesDuplicates::Sum => DuplicatePolicy::Sum,
+            },
+            ignore_time_ms: config.ts_ignore_max_time_diff_ms,
+            ignore_value: config.ts_ignore_max_val_diff.0,
+            compactions: config.ts_compaction_policy.0.clone(),
+        },
     }
 }
 

@@ -198,6 +198,18 @@ pub static VECTOR_SET: TypeView = TypeView {
     is_always_listed: false,
 };
 
+/// Time series; the newest samples are read.
+pub static TIME_SERIES: TypeView = TypeView {
+    name: "TSDB-TYPE",
+    length: None,
+    beginning: Some(Beginning {
+        command: "TS.REVRANGE",
+        arguments: &["-", "+", "COUNT", "100"],
+        form: Form::Nested(&["timestamp", "value"]),
+    }),
+    is_always_listed: false,
+};
+
 /// All types, in the order in which redis-cli lists them.
 pub static DATA_TYPES: &[&TypeView] = &[
     &STRING,
@@ -214,6 +226,7 @@ pub static DATA_TYPES: &[&TypeView] = &[
     &TOP_K,
     &T_DIGEST,
     &VECTOR_SET,
+    &TIME_SERIES,
 ];
 
 /// The type that TYPE calls so.

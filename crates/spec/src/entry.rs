@@ -386,6 +386,10 @@ pub struct Spec {
     /// True for arguments with which the command touches keys that it does not name: it then runs with all
     /// shards held.
     pub undeclared_keys: Option<fn(&Args<'_>) -> bool>,
+    /// True for arguments with which the command may also need keys that the data of its keys names. It locks
+    /// their shards itself (`Keys::lock_linked`); where several commands run under the same locks, the caller
+    /// asks `martlet_command::reaches_beyond` first.
+    pub follows_links: Option<fn(&Args<'_>) -> bool>,
     /// The argument that names the member, the field or the index that the command looks for, where asking
     /// for its memory ahead pays.
     pub member: Option<usize>,
@@ -589,6 +593,7 @@ const fn blank(full_name: &'static str, arity: i32) -> Spec {
         deprecated: None,
         tips: &[],
         undeclared_keys: None,
+        follows_links: None,
         member: None,
     }
 }
@@ -679,6 +684,17 @@ impl<H: Copy> Command<H> {
     pub const fn undeclared_keys_if(mut self, when: fn(&Args<'_>) -> bool) -> Self {
         self.spec.undeclared_keys = Some(when);
         self
+    }
+
+    /// See [`Spec::follows_links`].
+    pub const fn follows_links_if(mut self, when: fn(&Args<'_>) -> bool) -> Self {
+        self.spec.follows_links = Some(when);
+        self
+    }
+
+    /// As [`Command::follows_links_if`] for all arguments.
+    pub const fn follows_links(self) -> Self {
+        self.follows_links_if(|_| true)
     }
 
     /// Sets the documentation.

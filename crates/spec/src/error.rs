@@ -48,6 +48,10 @@ pub enum Error {
     /// A composed text, code included.
     #[error("{0}")]
     Text(String),
+    /// Keys that the data names are in other shards, which others have locked: nothing was changed, and the
+    /// request is to be run again with them.
+    #[error("TRYAGAIN Keys that are linked to the request's are in use")]
+    NeedsShards,
     /// Not for this node of the cluster: where to go, or why nowhere.
     #[error("{0}")]
     Redirect(String),

@@ -11,6 +11,7 @@ pub mod error;
 pub mod filter;
 pub mod gorilla;
 pub mod index;
+pub mod policy;
 pub mod query;
 pub mod rule;
 pub mod sample;

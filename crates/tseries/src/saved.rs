@@ -18,7 +18,7 @@ use crate::chunk::Chunk;
 use crate::gorilla;
 use crate::rule::{Buckets, Rule};
 use crate::sample::{DuplicatePolicy, Sample, TIMESTAMP_MAX};
-use crate::series::{Label, Series, Settings};
+use crate::series::{Label, Labels, Series, Settings};
 use crate::store::{CHUNK_BYTES_MAX, Encoding, SAMPLE_BYTES, Store};
 
 /// The module type's name.
@@ -107,6 +107,16 @@ pub struct Loaded {
     pub series: Series,
 }
 
+/// The oldest version that every reader of it takes for the series: buckets without numbers, and what counts
+/// them, came with the newest.
+pub fn version_of(series: &Series) -> u64 {
+    let is_new = |rule: &Rule| {
+        let counts = matches!(rule.aggregator(), Aggregator::CountNan | Aggregator::CountAll);
+        counts || rule.has_samples != rule.open.is_some()
+    };
+    if series.rules().iter().any(is_new) { VERSION_NEWEST } else { VERSION_COMMON }
+}
+
 /// The fields of a series at `key`, all at once.
 pub fn encode(key: &[u8], series: &Series, options: SaveOptions) -> Vec<Field> {
     let mut fields = encode_head(key, series, options);
@@ -139,7 +149,7 @@ pub fn encode_head(key: &[u8], series: &Series, options: SaveOptions) -> Vec<Fie
     }
     fields.extend([Field::Unsigned(settings.ignore_time_ms), Field::Double(settings.ignore_value)]);
     fields.push(Field::Unsigned(settings.labels.len() as u64));
-    for (name, value) in &settings.labels {
+    for (name, value) in settings.labels.iter() {
         fields.extend([Field::String(name.to_vec()), Field::String(value.to_vec())]);
     }
     let rules = if options.has_references { series.rules() } else { &[] };
@@ -293,14 +303,16 @@ impl<I: Iterator<Item = Field>> Reader<I> {
         if ignore_value.is_nan() || ignore_value < 0.0 {
             return Err(SavedError::Value("value to ignore"));
         }
-        let labels = Vec::new();
+        let labels = Labels::default();
         let settings = Settings { retention_ms, chunk_bytes, policy, ignore_time_ms, ignore_value, labels };
         Ok(Head { settings, encoding, source })
     }
 
-    fn labels(&mut self) -> Result<Vec<Label>, SavedError> {
+    fn labels(&mut self) -> Result<Labels, SavedError> {
         let count = self.unsigned("labels")?;
-        (0..count).map(|_| Ok((self.string("label")?.into(), self.string("label")?.into()))).collect()
+        let label = |_| Ok((self.string("label")?.into(), self.string("label")?.into()));
+        let labels: Vec<Label> = (0..count).map(label).collect::<Result<_, _>>()?;
+        Ok(labels.into())
     }
 
     fn rules(&mut self) -> Result<Vec<Rule>, SavedError> {

@@ -10,6 +10,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Deref;
+
 use martlet_types::size_class::allocated_bytes;
 use triomphe::Arc;
 
@@ -23,6 +25,36 @@ pub const CHUNK_BYTES_DEFAULT: u64 = 4096;
 
 /// A label: its name and its value.
 pub type Label = (Box<[u8]>, Box<[u8]>);
+
+/// The labels of a series, which its copies and an index share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Labels(Option<Arc<[Label]>>);
+
+impl Labels {
+    /// A number that stands for these labels as long as one of their copies exists; 0 without any.
+    pub fn stamp(&self) -> u64 {
+        self.0.as_ref().map_or(0, |labels| labels[..].as_ptr() as u64)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let bytes = |labels: &Arc<[Label]>| allocated_bytes(size_of::<usize>() + size_of_val(&labels[..]));
+        self.0.as_ref().map_or(0, bytes)
+    }
+}
+
+impl From<Vec<Label>> for Labels {
+    fn from(labels: Vec<Label>) -> Labels {
+        Labels((!labels.is_empty()).then(|| labels.into()))
+    }
+}
+
+impl Deref for Labels {
+    type Target = [Label];
+
+    fn deref(&self) -> &[Label] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
 
 /// The settings of TS.CREATE and TS.ALTER.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +71,7 @@ pub struct Settings {
     /// See `ignore_time_ms`.
     pub ignore_value: f64,
     /// Labels in the order in which they were given.
-    pub labels: Vec<Label>,
+    pub labels: Labels,
 }
 
 impl Default for Settings {
@@ -50,7 +82,7 @@ impl Default for Settings {
             policy: None,
             ignore_time_ms: 0,
             ignore_value: 0.0,
-            labels: Vec::new(),
+            labels: Labels::default(),
         }
     }
 }
@@ -145,6 +177,14 @@ impl Series {
     /// Sets the source, where a rule was made, or it was renamed or removed.
     pub fn set_source(&mut self, source: Option<&[u8]>) {
         self.inner_mut().source = source.map(Into::into);
+    }
+
+    /// Gives up source and rules.
+    pub fn cut_links(&mut self) {
+        if self.source().is_some() || !self.rules().is_empty() {
+            let inner = self.inner_mut();
+            (inner.source, inner.rules) = (None, Vec::new());
+        }
     }
 
     fn inner_mut(&mut self) -> &mut Inner {
@@ -296,7 +336,7 @@ impl Series {
             .sum();
         allocated_bytes(size_of::<Inner>() + size_of::<usize>())
             + inner.store.heap_bytes()
-            + allocated_bytes(labels.capacity() * size_of::<Label>())
+            + labels.heap_bytes()
             + texts
             + allocated_bytes(inner.rules.capacity() * size_of::<Rule>())
             + inner.rules.iter().map(Rule::heap_bytes).sum::<usize>()

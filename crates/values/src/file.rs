@@ -21,13 +21,13 @@ use martlet_rdb::crc64::{crc64, followed_by_zeros};
 use martlet_rdb::envelope;
 use martlet_rdb::input::{Input, InputExt};
 use martlet_rdb::module::{copy_items, read_id};
-use martlet_rdb::{Error, Sink, read_bytes, read_plain_length, write_bytes, write_length};
+use martlet_rdb::{Error, Owner, Sink, read_bytes, read_plain_length, write_bytes, write_length};
 use martlet_types::hash::Hash;
 
 use crate::form::VERSION_REDIS_LAST;
 use crate::hash::template::{LISTPACK_BY_NUMBER, STRINGS_BY_NUMBER, Templates};
 use crate::payload::{LIBRARY, LIBRARY_PRE_GA, reads_version};
-use crate::{Form, Limits, VERSION_VALKEY, ValueType, encoded_byte, write_value};
+use crate::{Form, Limits, VERSION_VALKEY, ValueType, encoded_byte, write_value_of};
 use import::SLOT_IMPORT;
 pub use import::SlotImport;
 
@@ -449,7 +449,8 @@ pub fn write_record<K: AsRef<[u8]>>(
     }
     out.put(&[encoded_byte(record.value, form.version)]);
     write_bytes(out, record.key.as_ref(), form.compress);
-    write_value(out, record.value, form);
+    let owner = Owner { key: record.key.as_ref(), has_links: true };
+    write_value_of(owner, out, record.value, form);
 }
 
 #[cfg(test)]

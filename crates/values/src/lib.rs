@@ -27,6 +27,7 @@ mod stream;
 mod string;
 #[cfg(test)]
 mod tests;
+pub mod time_series;
 mod times;
 mod vector_set;
 mod zset;
@@ -45,7 +46,7 @@ pub use form::{
     VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
 };
 pub use json::Json;
-pub use martlet_rdb::Error;
+pub use martlet_rdb::{Error, Owner};
 pub use module::{ModuleDescriptor, ModuleType, built_in_views, install};
 pub use sketch::Sketch;
 pub use vector_set::Vectors;
@@ -63,7 +64,7 @@ pub static TYPES: [&Descriptor; 8] = [
 ];
 
 /// Types that Redis has as modules'.
-static MODULE_TYPES: [&ModuleDescriptor; 7] = [
+static MODULE_TYPES: [&ModuleDescriptor; 8] = [
     &json::DESCRIPTOR,
     &sketch::BLOOM,
     &sketch::CUCKOO,
@@ -71,6 +72,7 @@ static MODULE_TYPES: [&ModuleDescriptor; 7] = [
     &sketch::TOP_K,
     &sketch::T_DIGEST,
     &vector_set::DESCRIPTOR,
+    &time_series::DESCRIPTOR,
 ];
 
 /// The descriptor of a kind.
@@ -193,11 +195,16 @@ pub fn since_version(byte: u8) -> u16 {
 
 /// Writes the value in the form of [`encoded_byte`], which is not written.
 pub fn write_value(out: &mut impl Sink, value: ValueRef<'_>, form: Form) {
+    write_value_of(Owner::default(), out, value, form);
+}
+
+/// As [`write_value`] for the value of a key.
+pub fn write_value_of(owner: Owner<'_>, out: &mut impl Sink, value: ValueRef<'_>, form: Form) {
     match value {
         ValueRef::Str(text) => write_element(out, string::element(text), form.compress),
         ValueRef::Object(object) => {
             let (descriptor, byte) = (descriptor(object.kind()), encoded_byte(value, form.version));
-            (descriptor.write)(value, &mut Writer::new(out), byte, form.compress);
+            (descriptor.write)(value, &mut Writer::of(out, owner), byte, form.compress);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use martlet_keyspace::{ModuleObject, ModuleValue};
 use martlet_rdb::input::Input;
 use martlet_rdb::module::{ItemReader, ItemWriter, ModuleId, NAME_CHARACTERS, read_id, skip_items};
-use martlet_rdb::{Error, Writer, read_plain_length};
+use martlet_rdb::{Error, Owner, Writer, read_plain_length};
 use martlet_spec::data_type::TypeView;
 
 use crate::carried::Carried;
@@ -126,7 +126,7 @@ fn of_value(value: &ModuleValue) -> Option<&'static ModuleDescriptor> {
 
 /// RESTORE of the value.
 pub(crate) fn restore(value: &ModuleValue, key: &[u8], out: &mut Commands<'_>) {
-    let payload = payload::dump(value.view(), true);
+    let payload = payload::dump_of(Owner { key, has_links: true }, value.view(), true);
     out.put(&[b"RESTORE", key, b"0", &payload]);
 }
 

@@ -8,9 +8,9 @@
 use martlet_keyspace::{Value, ValueRef};
 use martlet_rdb::crc64::crc64;
 use martlet_rdb::input::InputExt;
-use martlet_rdb::{Error, read_bytes, write_bytes};
+use martlet_rdb::{Error, Owner, read_bytes, write_bytes};
 
-use crate::{Form, Limits, VERSION_VALKEY, ValueType, encoded_byte, since_version, write_value};
+use crate::{Form, Limits, VERSION_VALKEY, ValueType, encoded_byte, since_version, write_value_of};
 
 /// In place of a value's byte: a library of functions follows.
 pub(crate) const LIBRARY: u8 = 245;
@@ -48,12 +48,17 @@ pub fn dump_form(compress: bool) -> Form {
     Form { version: VERSION_MIN, compress }
 }
 
-/// What DUMP answers.
+/// A payload of a value whose key does not matter.
 pub fn dump(value: ValueRef<'_>, compress: bool) -> Vec<u8> {
+    dump_of(Owner::default(), value, compress)
+}
+
+/// What DUMP answers for a key.
+pub fn dump_of(owner: Owner<'_>, value: ValueRef<'_>, compress: bool) -> Vec<u8> {
     let form = dump_form(compress);
     let byte = encoded_byte(value, form.version);
     let mut out = vec![byte];
-    write_value(&mut out, value, form);
+    write_value_of(owner, &mut out, value, form);
     finish(out, since_version(byte).max(VERSION_MIN))
 }
 

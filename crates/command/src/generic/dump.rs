@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use martlet_engine::{EventClass, Touch};
 use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command};
+use martlet_values::Owner;
 use martlet_values::payload::{self, Refused};
 
 use crate::Handler;
@@ -25,7 +26,8 @@ pub(super) static DUMP: Command<Handler> = command("dump", 2, dump as Handler)
 fn dump(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     let compress = ctx.settings.rdb_compression;
-    let payload = ctx.keys.lookup(&key).map(|entry| payload::dump(entry.view(), compress));
+    let owner = Owner { key: key.bytes, has_links: false };
+    let payload = ctx.keys.lookup(&key).map(|entry| payload::dump_of(owner, entry.view(), compress));
     ctx.reply.bulk_or_null(payload.as_deref());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use martlet_base::number::parse_i64;
 use martlet_engine::{EventClass, Keys};
-use martlet_keyspace::Key;
+use martlet_keyspace::{Key, Kind, Value};
 use martlet_protocol::request::Args;
 use martlet_spec::{Acl, Command, Databases, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
@@ -13,6 +13,7 @@ const SAME_OBJECT: Error = Error::Fixed("ERR source and destination objects are 
 const MOVES: KeyFlags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
 
 pub(super) static RENAME: Command<Handler> = command("rename", 3, rename as Handler)
+    .follows_links()
     .flags(Flags::WRITE)
     .keys(&[KeyPart::one(1, MOVES), KeyPart::one(2, KeyFlags::OW.with(KeyFlags::UPDATE))])
     .acl(Acl::KEYSPACE)
@@ -26,6 +27,7 @@ fn rename(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static RENAMENX: Command<Handler> = command("renamenx", 3, renamenx as Handler)
+    .follows_links()
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, MOVES), KeyPart::one(2, KeyFlags::OW.with(KeyFlags::INSERT))])
     .acl(Acl::KEYSPACE)
@@ -47,6 +49,9 @@ fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
     if from.bytes == to.bytes {
         return Ok(false);
     }
+    if kind == Kind::Module {
+        crate::tseries::lock_renamed(keys, &from)?;
+    }
     let replaced = keys.lookup_write(&to).map(|entry| entry.kind());
     if replaced.is_some() {
         if absent {
@@ -55,6 +60,9 @@ fn rename_if(ctx: &mut Context<'_>, absent: bool) -> Result<bool, Error> {
         keys.delete(&to);
     }
     let db = keys.db();
+    if kind == Kind::Module {
+        crate::tseries::renamed(keys, &from, &to);
+    }
     transfer(keys, &from, &to, db);
     keys.dirty += 1;
     keys.signal(&from);
@@ -179,6 +187,10 @@ fn copy_key(keys: &mut Keys, from: &Key<'_>, to: &Key<'_>, to_db: usize, replace
             keys.delete(to);
         }
         let kind = value.kind();
+        let mut value = value;
+        if let Value::Module(module) = &mut value {
+            module.object_mut().cut_links();
+        }
         keys.set_value(to, value, expiry_ms);
         keys.changed(to, EventClass::GENERIC, "copy_to");
         if let Some(replaced) = replaced {

@@ -36,6 +36,8 @@ fn other_value(parameter: &Parameter) -> String {
         Kind::YesNo => choose(&["yes", "no"]),
         // A value below two background steps is raised.
         Kind::Integer(..) if parameter.name == "watchdog-period" => "1007".into(),
+        // Multiples of 8 only.
+        Kind::Integer(..) if parameter.name == "ts-chunk-size-bytes" => "512".into(),
         // Powers of two only.
         Kind::Integer(..) if parameter.name == "array-slice-size" => "512".into(),
         Kind::Integer(min, max) => choose(&[&(min + 7).min(max).to_string(), &(min + 1).to_string()]),
@@ -50,6 +52,8 @@ fn other_value(parameter: &Parameter) -> String {
             "proc-title-template" => "{title} {{x} {port}".into(),
             "cluster-announce-client-ipv4" => "1.2.3.4".into(),
             "cluster-announce-client-ipv6" => "::1".into(),
+            "ts-compaction-policy" => "max:1M:1h;avg:10s:0d:500m".into(),
+            "ts-ignore-max-val-diff" => "0.500000".into(),
             "appendfilename" | "appenddirname" | "dbfilename" => "other name.x".into(),
             "cluster-announce-hostname" | "cluster-announce-human-nodename" | "availability-zone" => {
                 "host-1.example".into()

@@ -166,6 +166,33 @@ impl Keys {
         Some(result)
     }
 
+    /// Locks the shards of keys that the data of a request's keys names, before the request changes anything.
+    /// If one of them is not free, they are noted as wanted: false, and [`Keys::relock_wanted`] is next.
+    #[must_use]
+    pub fn lock_linked(&mut self, shards: &[usize]) -> bool {
+        let is_locked = self.try_lock_more(shards);
+        if !is_locked {
+            self.wanted_shards.extend_from_slice(shards);
+        }
+        is_locked
+    }
+
+    /// Gives up the locked shards, and locks them again with those that are wanted; without those, and false,
+    /// if a busy script has one of them. The request that wanted them has changed nothing; it is the only one
+    /// that was to run under these locks.
+    #[must_use]
+    pub fn relock_wanted(&mut self) -> bool {
+        let before = self.locked_shards();
+        let mut shards = before.clone();
+        shards.append(&mut self.wanted_shards);
+        self.release();
+        let is_locked = self.lock_shards_unless_busy(shards);
+        if !is_locked {
+            self.lock_shards(before);
+        }
+        is_locked
+    }
+
     /// Locks more shards besides the locked ones; false, and nothing has changed, if one of them is not free
     /// and might never be: its holder may wait for one of these.
     pub fn try_lock_more(&mut self, shards: &[usize]) -> bool {

@@ -130,6 +130,20 @@ mod tests {
     }
 
     #[test]
+    fn wanted_shards_are_locked_once_they_are_free() {
+        let engine = engine();
+        let (mut one, mut other) = (keys(engine, 0), keys(engine, 1));
+        one.lock_shards(vec![9]);
+        other.lock_shard(3);
+        assert!(one.lock_linked(&[700]) && !one.lock_linked(&[3, 5]));
+        assert_eq!(one.locked_shards(), [9, 700]);
+        other.release();
+        assert!(one.relock_wanted());
+        assert_eq!(one.locked_shards(), [3, 5, 9, 700]);
+        one.release();
+    }
+
+    #[test]
     fn more_shards_are_locked_all_or_none() {
         let engine = engine();
         let (mut one, mut other) = (keys(engine, 0), keys(engine, 1));

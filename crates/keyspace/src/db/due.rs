@@ -2,7 +2,9 @@
 
 use super::{Db, key_hash};
 use crate::entry::RawEntry;
+use crate::module::{ModuleValue, ValueIndex};
 use crate::value::{Facts, Kind};
+use crate::view::Entry;
 
 impl Db {
     /// When a part of a value is next due, Unix milliseconds.
@@ -76,6 +78,23 @@ impl Db {
         if version(old) != version(new) {
             self.figures_mut().versions.change(entry.kind(), version(old), version(new));
         }
+        let stamp = |facts: Option<Facts>| facts.map_or(0, |facts| facts.stamp);
+        if stamp(old) != stamp(new)
+            && let Some(value) = entry.object::<ModuleValue>()
+        {
+            self.figures_mut().indexes.change(hash, value, new.is_some());
+        }
         entry.record_facts(new);
+    }
+
+    /// The index of this type; `None` if the database has held no such value.
+    pub fn index<I: ValueIndex>(&self) -> Option<&I> {
+        self.figures.as_ref()?.indexes.get()
+    }
+
+    /// The entry whose value an index knows by this number, under its key's hash.
+    pub fn indexed(&self, key_hash: u64, id: u64) -> Option<Entry<'_>> {
+        let is = |entry: RawEntry| entry.object::<ModuleValue>().is_some_and(|value| value.index_id() == id);
+        self.table.find(key_hash, is).map(|spot| Entry::new(self.table.entry(spot)))
     }
 }

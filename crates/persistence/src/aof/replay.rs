@@ -183,6 +183,7 @@ impl<'a> Replay<'a> {
                 settings: self.settings,
                 first_key: None,
                 reads_any_key: true,
+                may_read_key: None,
                 deny_blocking: true,
                 fieldsets: &mut Fieldsets::default(),
             };

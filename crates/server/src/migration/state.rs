@@ -9,7 +9,7 @@ use martlet_engine::{EventClass, Keys, WatchFlag};
 use martlet_keyspace::{Key, StrValue};
 use martlet_net::Token;
 use martlet_protocol::request::OwnedArgs;
-use martlet_values::payload;
+use martlet_values::{Owner, payload};
 
 use super::exchange::{Answers, Destination, Exchangers, KeptTargets, Target};
 use super::marks::Marks;
@@ -100,7 +100,8 @@ impl Migration {
         match entry.map(|entry| (entry.view(), entry.expiry_ms())) {
             Some((value, expiry_ms)) => {
                 let ttl = expiry_ms.map_or(0, |at_ms| (at_ms - keys.now_ms()).max(1)).to_string();
-                let payload = payload::dump(value, compress);
+                let owner = Owner { key: &name, has_links: true };
+                let payload = payload::dump_of(owner, value, compress);
                 let mut words: Vec<&[u8]> = vec![self.restore(), &name, ttl.as_bytes(), &payload];
                 if self.replace || tries > 0 {
                     words.push(b"REPLACE");

@@ -26,7 +26,7 @@ use crate::registry::{Entry, Run};
 use crate::runtime::Mail;
 use crate::runtime::Worker;
 use crate::runtime::demands::{Demands, OF_STALE, OF_WRITE, refusal};
-use crate::runtime::dispatch::{Cost, RequestClient, Terms};
+use crate::runtime::dispatch::{Cost, Reader, RequestClient, Terms};
 use crate::waits::{CopyWaiter, WITHOUT_LOG, WaitEnd};
 use martlet_persistence::aof::Phase;
 
@@ -319,7 +319,7 @@ impl Worker {
         contain(change, || {
             change.begin_request();
             let terms = Terms { view: self.keys.view(), first_key: None, deny_blocking: false };
-            self.run_handler(handler, reply, args, terms, true, &mut Fieldsets::default())
+            self.run_handler(handler, reply, args, terms, Reader::ANY, &mut Fieldsets::default())
         })
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use martlet_command::{Block, Control, Error, Fieldsets, Flags, Handler, Request};
+use martlet_command::{Block, Control, Error, Fieldsets, Flags, Handler, KeyReader, Request};
 use martlet_engine::{Expired, Touch, View, in_view};
 use martlet_keyspace::shard_of;
 use martlet_protocol::reply::Reply;
@@ -40,6 +40,20 @@ pub(crate) struct Terms {
     pub first_key: Option<(usize, u64)>,
     /// Inside MULTI or a script.
     pub deny_blocking: bool,
+}
+
+/// A user's rights to keys that the request does not name.
+#[derive(Copy, Clone)]
+pub(crate) struct Reader<'a> {
+    /// See `Context::reads_any_key`.
+    pub any_key: bool,
+    /// See `Context::may_read_key`.
+    pub may_read_key: Option<KeyReader<'a>>,
+}
+
+impl Reader<'_> {
+    /// A user that may read any key.
+    pub const ANY: Reader<'static> = Reader { any_key: true, may_read_key: None };
 }
 
 /// A client as its request's run needs to know it: also one that has waited, whose connection another thread
@@ -371,8 +385,13 @@ impl Worker {
             Run::Data(handler) => {
                 connection.reads_data = true;
                 let reads_any_key = first_key.is_some() || self.may_read_all_keys(connection, entry, args);
-                let fieldsets = &mut connection.session.fieldsets;
-                match self.run_handler(handler, reply, args, terms, reads_any_key, fieldsets) {
+                let is_restricted = connection.session.flags.has(SessionFlags::RESTRICTED);
+                let session = &mut connection.session;
+                let (user, fieldsets) = (&session.user, &mut session.fieldsets);
+                let may_read = |key: &[u8]| user.may_read_key(key);
+                let may_read_key: Option<KeyReader<'_>> = if is_restricted { Some(&may_read) } else { None };
+                let reader = Reader { any_key: reads_any_key, may_read_key };
+                match self.run_handler(handler, reply, args, terms, reader, fieldsets) {
                     Ok(None) => None,
                     Ok(Some(block)) => {
                         self.block(connection, entry, args, block);
@@ -414,13 +433,30 @@ impl Worker {
         reply: &mut Reply,
         args: &Args<'_>,
         terms: Terms,
-        reads_any_key: bool,
+        reader: Reader<'_>,
         fieldsets: &mut Fieldsets,
     ) -> Result<Option<Box<Block>>, Box<Error>> {
         let Terms { view, first_key, deny_blocking } = terms;
         let settings = &*self.settings;
-        let request = Request { args: *args, settings, first_key, reads_any_key, deny_blocking, fieldsets };
+        let Reader { any_key: reads_any_key, may_read_key } = reader;
+        let request = Request {
+            args: *args,
+            settings,
+            first_key,
+            reads_any_key,
+            may_read_key,
+            deny_blocking,
+            fieldsets,
+        };
         martlet_command::run(handler, &mut self.keys, view, reply, request)
+    }
+
+    /// Whether a command of several that run under the same locks may need shards besides those.
+    pub(crate) fn reaches_beyond(&mut self, db: usize, entry: &Entry, args: &Args<'_>) -> bool {
+        let view = View { db, ..self.base_view };
+        in_view(self, view, |worker| {
+            martlet_command::reaches_beyond(&worker.keys, &worker.settings, entry.spec, args)
+        })
     }
 
     /// Ends a run: writes its error, if it has one, in the place of its reply from `begin` on. Returns the

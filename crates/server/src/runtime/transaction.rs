@@ -99,23 +99,45 @@ pub(crate) fn discarded_because(error: &Error) -> Error {
 fn run_held(call: &mut Call<'_>, transaction: &Transaction) -> bool {
     match shards_of(call, transaction) {
         None if call.worker.keys.has_all_shards() => run_unless_changed(call, transaction),
-        None => {
-            let Call { worker, connection, reply, args, entry, deny_blocking } = call;
-            let (args, entry, deny_blocking) = (*args, *entry, *deny_blocking);
-            return worker.alone_for(connection, |worker, connection| {
-                let mut inner = Call { worker, connection, reply, args, entry, deny_blocking };
-                run_unless_changed(&mut inner, transaction);
-            });
-        }
+        None => return run_alone(call, transaction),
         Some(shards) => {
             if !call.worker.keys.lock_shards_unless_busy(shards) {
                 return false;
+            }
+            if reaches_beyond(call, transaction) {
+                // Their data names keys of other shards.
+                call.worker.release_keys();
+                return run_alone(call, transaction);
             }
             run_unless_changed(call, transaction);
             call.worker.release_keys();
         }
     }
     true
+}
+
+/// Runs the transaction with all shards; false if a busy script has them.
+fn run_alone(call: &mut Call<'_>, transaction: &Transaction) -> bool {
+    let Call { worker, connection, reply, args, entry, deny_blocking } = call;
+    let (args, entry, deny_blocking) = (*args, *entry, *deny_blocking);
+    worker.alone_for(connection, |worker, connection| {
+        let mut inner = Call { worker, connection, reply, args, entry, deny_blocking };
+        run_unless_changed(&mut inner, transaction);
+    })
+}
+
+/// Whether queued commands, whose keys are locked, may need further shards.
+fn reaches_beyond(call: &mut Call<'_>, transaction: &Transaction) -> bool {
+    let (worker, db) = (&mut *call.worker, call.connection.session.db);
+    let follows = |entry: &Entry| entry.spec.follows_links.is_some();
+    if !transaction.queue.iter().any(|(entry, _)| follows(entry)) {
+        return false;
+    }
+    let selects = |entry: &Entry| entry.spec.control == Control::SelectDatabase;
+    transaction
+        .queue
+        .iter()
+        .any(|(entry, args)| selects(entry) || follows(entry) && worker.reaches_beyond(db, entry, &args))
 }
 
 /// The shards of all queued commands' keys and of the watched keys; `None` if a command's keys are not known.

@@ -158,6 +158,7 @@ impl ScriptHost<'_> {
             return Ok(None);
         }
         if let Some(index) = entry.plain_key
+            && entry.spec.follows_links.is_none()
             && let Some(hash) = entry.first_key_hash(args)
             && keys.covers(shard_of(hash))
         {
@@ -169,7 +170,12 @@ impl ScriptHost<'_> {
             return Err(Missing::All);
         }
         let shards = martlet_command::shards(entry.spec, args).ok_or(Missing::All)?;
-        if keys.try_lock_more(&shards) { Ok(None) } else { Err(Missing::Shards(shards)) }
+        if !keys.try_lock_more(&shards) {
+            return Err(Missing::Shards(shards));
+        }
+        let db = self.connection.session.db;
+        let needs_all = entry.spec.follows_links.is_some() && self.worker.reaches_beyond(db, entry, args);
+        if needs_all { Err(Missing::All) } else { Ok(None) }
     }
 }
 

@@ -15,7 +15,7 @@ fn series(encoding: Encoding, count: u64) -> Series {
         policy: Some(DuplicatePolicy::Max),
         ignore_time_ms: 3,
         ignore_value: 0.5,
-        labels: vec![label(b"a", b"1").unwrap(), label(b"b", b"two").unwrap()],
+        labels: vec![label(b"a", b"1").unwrap(), label(b"b", b"two").unwrap()].into(),
     };
     let mut series = Series::new(encoding, settings).unwrap();
     for aggregator in Aggregator::ALL {

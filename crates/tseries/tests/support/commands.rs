@@ -106,8 +106,8 @@ impl Db {
         }
         if let Some(start) = options.find("LABELS") {
             let pairs = rest[start + 1..].chunks_exact(2);
-            settings.labels =
-                pairs.map(|pair| label(&pair[0], &pair[1])).collect::<Result<_, _>>().map_err(told)?;
+            let labels: Result<Vec<_>, _> = pairs.map(|pair| label(&pair[0], &pair[1])).collect();
+            settings.labels = labels.map_err(told)?.into();
         }
         Ok(settings)
     }
@@ -127,7 +127,7 @@ impl Db {
     }
 
     fn insert(&mut self, key: &[u8], series: Series) {
-        let labels: Vec<_> = series.settings().labels.clone();
+        let labels = series.settings().labels.clone();
         self.ids.push(key.to_vec());
         let id = self.ids.len() as u64 - 1;
         self.index.insert(id, labels.iter().map(|(name, value)| (&**name, &**value)));
@@ -138,7 +138,7 @@ impl Db {
         let series = self.known_mut(&rest[0])?;
         let settings = Db::settings(&rest[1..], series.settings().clone())?;
         series.alter(settings).map_err(told)?;
-        let labels: Vec<_> = self.known(&rest[0])?.settings().labels.clone();
+        let labels = self.known(&rest[0])?.settings().labels.clone();
         let id = self.ids.iter().position(|id| *id == rest[0]).expect("an id") as u64;
         self.index.insert(id, labels.iter().map(|(name, value)| (&**name, &**value)));
         Ok(Reply::Simple("OK".to_owned()))

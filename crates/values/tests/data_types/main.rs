@@ -109,11 +109,23 @@ fn samples(kind: Kind) -> Vec<(Vec<Words>, Words)> {
                     2 => "JSON.SET k $[0] [0.5,1.25,3] FPHA FP16".to_owned(),
                     i => format!("JSON.ARRAPPEND k $ {i}.5"),
                 };
+                let sample = |i: usize| match i {
+                    0 => "TS.CREATE k RETENTION 100000000 CHUNK_SIZE 128 LABELS a b c d IGNORE 1 0.5".into(),
+                    1 => "TS.CREATE dest".into(),
+                    2 => "TS.CREATERULE k dest AGGREGATION twa 1000 5".into(),
+                    i => format!("TS.ADD k {} {}.{}", i * 10, i % 7, i % 3),
+                };
+                let plain = |i: usize| match i {
+                    0 => "TS.CREATE k ENCODING UNCOMPRESSED DUPLICATE_POLICY SUM".into(),
+                    i => format!("TS.ADD k {} {}.{}", i * 10, i % 7, i % 3),
+                };
                 [
                     lines(n, &|i| format!("BAG.ADD k w{i:05} 2"), "BAG.ADD k w00001 3"),
                     lines(n, &member, "JSON.NUMINCRBY k $.m2.a[0] 1"),
                     lines(n, &element, "JSON.ARRPOP k"),
                     restore(n),
+                    lines(n + 3, &sample, "TS.ADD k 20 7 ON_DUPLICATE LAST"),
+                    lines(n, &plain, "TS.ADD k 10 7"),
                 ]
             })
             .chain(sketches())

@@ -526,13 +526,30 @@ impl Applier {
                 }
             }
         };
-        let progress = self.run_locked(worker, queue.shards(), run);
+        let shards = queue.shards().filter(|shards| !self.reaches_beyond(worker, queue, shards));
+        let progress = self.run_locked(worker, shards, run);
         if progress == Progress::Done {
             for (entry, args) in queue.iter() {
                 self.runner.after(worker, entry, &args);
             }
         }
         progress
+    }
+
+    /// Whether commands of a transaction may need further shards than those of its keys.
+    fn reaches_beyond(&self, worker: &mut Worker, queue: &Queue<&'static Entry>, shards: &[usize]) -> bool {
+        let follows = |entry: &Entry| entry.spec.follows_links.is_some();
+        if worker.keys.has_all_shards() || !queue.iter().any(|(entry, _)| follows(entry)) {
+            return false;
+        }
+        let selects = |entry: &Entry| entry.spec.control == Control::SelectDatabase;
+        let db = self.runner.connection.session.db;
+        worker.keys.lock_shards(shards.to_vec());
+        let reaches = queue
+            .iter()
+            .any(|(entry, args)| selects(entry) || follows(entry) && worker.reaches_beyond(db, entry, &args));
+        worker.release_keys();
+        reaches
     }
 
     /// Runs `work` with these shards locked, or with all if they are anyhow.

@@ -165,6 +165,10 @@ impl Plan {
             let args = Args::new(input, &spans);
             let entry = (!args.is_empty()).then(|| registry.resolve(&args)).flatten();
             let Some((entry, key)) = entry.and_then(|entry| Some((entry, entry.plain_key?))) else { break };
+            // It may change keys that only its data names.
+            if entry.spec.follows_links.is_some() {
+                break;
+            }
             if !entry.spec.flags.has(Flags::WRITE) || !entry.spec.takes(args.len()) || key >= args.len() {
                 break;
             }
