@@ -10,10 +10,14 @@ use sha1::{Digest, Sha1};
 
 use crate::context::{Buffers, Context, Ended};
 use crate::convert::{is_error, push_error, push_field, push_reply};
+use crate::debugger::shown;
 use crate::door::entry;
 use crate::host::{Called, LogLevel, Verdict, propagate};
 use crate::output::{Held, Output};
 use crate::stack::{Kind, Raise, Results, Stack, to_integer};
+
+/// Instructions between two questions to a script's host whether it may continue.
+pub const INTERRUPT_INSTRUCTIONS: c_int = 100_000;
 
 /// The server's version as scripts see it.
 #[derive(Copy, Clone, Debug)]
@@ -76,16 +80,24 @@ fn add_constants(stack: &mut Stack<'_>, version: Version) {
 /// Adds what only EVAL's scripts have to the table on top.
 pub fn add_debugging(stack: &mut Stack<'_>) {
     stack.set_functions(&[
-        ("breakpoint", entry!(breakpoint)),
-        ("debug", entry!(debug)),
+        ("breakpoint", entry!(shown::breakpoint)),
+        ("debug", entry!(shown::debug)),
         ("replicate_commands", entry!(replicate_commands)),
     ]);
 }
 
 /// Pushes an error with the code ERR and raises it.
 pub fn refuse(stack: &mut Stack<'_>, text: &str) -> Results {
-    push_error(stack, format!("ERR {text}").as_bytes(), false);
+    push_own_error(stack, text);
     Err(Raise::Top)
+}
+
+/// Pushes an error with the code ERR; a debugger shows it.
+fn push_own_error(stack: &mut Stack<'_>, text: &str) {
+    if shown::shows_calls(stack) {
+        shown::show_error(stack, text.as_bytes());
+    }
+    push_error(stack, format!("ERR {text}").as_bytes(), false);
 }
 
 /// Raises the error with which the script is to end, if it is.
@@ -144,7 +156,7 @@ fn push_number_text(out: &mut Vec<u8>, number: f64) {
 const NO_ARGUMENTS: &str = "Please specify at least one argument for this redis lib call";
 const NO_STRINGS: &str = "Lua redis lib command arguments must be strings or integers";
 
-fn call(stack: &mut Stack<'_>) -> Results {
+pub fn call(stack: &mut Stack<'_>) -> Results {
     if run(stack)? { Err(Raise::Top) } else { Ok(1) }
 }
 
@@ -156,14 +168,14 @@ fn pcall(stack: &mut Stack<'_>) -> Results {
 fn run(stack: &mut Stack<'_>) -> Result<bool, Raise> {
     raise_if_ended(stack)?;
     if stack.top() == 0 {
-        push_error(stack, format!("ERR {NO_ARGUMENTS}").as_bytes(), false);
+        push_own_error(stack, NO_ARGUMENTS);
         return Ok(true);
     }
     let context = Context::of(stack);
     let mut buffers = context.buffers.take();
     if !take_arguments(stack, &mut buffers)? {
         context.buffers.replace(buffers);
-        push_error(stack, format!("ERR {NO_STRINGS}").as_bytes(), false);
+        push_own_error(stack, NO_STRINGS);
         return Ok(true);
     }
     let mut out = std::mem::take(&mut buffers.reply);
@@ -172,11 +184,18 @@ fn run(stack: &mut Stack<'_>) -> Result<bool, Raise> {
     // Half of the remaining bytes, since the other half is for the values made of it.
     reply.set_limit((stack.memory().left_bytes().saturating_sub(buffers.arguments.len()) / 2).max(1));
     let args = Args::new(&buffers.arguments, &buffers.spans);
+    let is_shown = shown::shows_calls(stack);
+    if is_shown {
+        shown::show_call(stack, &args);
+    }
     let called = context.with_host(|host| host.call(&args, &mut reply));
     let is_full = reply.is_full();
     buffers.reply = reply.into_bytes();
+    if is_shown && let Some(called) = called {
+        shown::show_answer(stack, called, &buffers.reply);
+    }
     let failed = match called {
-        Some(Called::Replied) => {
+        Some(Called::Replied | Called::Refused) => {
             if is_full {
                 return Err(Raise::Memory);
             }
@@ -245,7 +264,7 @@ pub fn step(stack: &mut Stack<'_>, steps: &mut u32) -> Result<(), Raise> {
 }
 
 /// Asks whether the script may continue.
-fn check(stack: &mut Stack<'_>) -> Results {
+pub fn check(stack: &mut Stack<'_>) -> Results {
     let context = Context::of(stack);
     if context.ended.get().is_none()
         && let Some(Verdict::Kill(text)) = context.with_host(|host| host.interrupt())
@@ -270,7 +289,7 @@ fn sha1hex(stack: &mut Stack<'_>) -> Results {
 /// The only argument, which must be a string; otherwise the error is pushed.
 fn only_text(stack: &mut Stack<'_>) -> Result<Option<Vec<u8>>, Raise> {
     let Some(text) = stack.bytes(1).filter(|_| stack.top() == 1) else {
-        push_error(stack, b"ERR wrong number or type of arguments", false);
+        push_own_error(stack, "wrong number or type of arguments");
         return Ok(None);
     };
     // This copy, the one with a code, and Lua's.
@@ -292,7 +311,11 @@ fn error_reply(stack: &mut Stack<'_>) -> Results {
     let start = message.iter().position(|byte| !is_end(byte)).unwrap_or(message.len());
     let end = message.iter().rposition(|byte| !is_end(byte)).map_or(start, |last| last + 1);
     debug_assert!(has_code || code == b"ERR ");
-    push_error(stack, &[code, &message[start..end]].concat(), false);
+    let error = [code, &message[start..end]].concat();
+    if shown::shows_calls(stack) {
+        shown::show_error(stack, &[b"-".as_slice(), text].concat());
+    }
+    push_error(stack, &error, false);
     Ok(1)
 }
 
@@ -376,17 +399,6 @@ fn acl_check_cmd(stack: &mut Stack<'_>) -> Results {
         None => return refuse(stack, "Invalid command passed to redis.acl_check_cmd()"),
     }
     Ok(1)
-}
-
-/// There is no debugger to stop in.
-fn breakpoint(stack: &mut Stack<'_>) -> Results {
-    stack.push_bool(false);
-    Ok(1)
-}
-
-/// There is no debugger that would show it.
-fn debug(_: &mut Stack<'_>) -> Results {
-    Ok(0)
 }
 
 /// Effects are all that is ever recorded.

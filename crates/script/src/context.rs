@@ -6,9 +6,10 @@ use std::ffi::{c_int, c_void};
 
 use martlet_lua::{lua_State, lua_getallocf};
 
+use crate::debugger::state::Place;
 use crate::flags::ScriptFlags;
 use crate::host::Host;
-use crate::json::JsonSettings;
+use crate::json::{ArrayMark, JsonSettings};
 use crate::memory::Memory;
 use crate::random::Random;
 use crate::stack::{Raise, Stack};
@@ -52,12 +53,17 @@ pub struct Context {
     /// The script must end.
     pub(crate) ended: Cell<Option<Ended>>,
     pub(crate) json: Cell<JsonSettings>,
+    pub(crate) json_array: Cell<Option<ArrayMark>>,
     pub(crate) random: RefCell<Random>,
     pub(crate) buffers: RefCell<Buffers>,
     /// The functions registered by the library that is being loaded; `None` outside a load.
     pub(crate) registered: RefCell<Option<Vec<Registered>>>,
     /// The panic of a function that the script has called.
     panic: Cell<Option<Panic>>,
+    /// Whether the script that runs has a debugger.
+    pub(crate) is_debugged: Cell<bool>,
+    /// That debugger.
+    pub(crate) debugger: Place,
 }
 
 /// The payload of a panic.
@@ -80,10 +86,13 @@ impl Context {
             is_resp3: Cell::new(false),
             ended: Cell::new(None),
             json: Cell::default(),
+            json_array: Cell::default(),
             random: RefCell::default(),
             buffers: RefCell::default(),
             registered: RefCell::default(),
             panic: Cell::default(),
+            is_debugged: Cell::new(false),
+            debugger: Place::default(),
         }
     }
 

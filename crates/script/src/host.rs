@@ -8,6 +8,8 @@ use martlet_protocol::request::Args;
 pub enum Called {
     /// There is a reply, an error perhaps.
     Replied,
+    /// The command was refused before it ran: the reply is the error.
+    Refused,
     /// The script cannot continue: it ends here, whatever it would catch, and has no reply.
     Abandon,
 }
@@ -42,6 +44,17 @@ pub mod propagate {
     pub const REPLICAS: i64 = 2;
 }
 
+/// Input of a debugger's client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DebugInput {
+    /// A command of the debugger, which has a word at least.
+    Command(Vec<Vec<u8>>),
+    /// Something else: the script ends with this error.
+    Unreadable(&'static str),
+    /// Nothing any more.
+    Gone,
+}
+
 /// See the [module docs](self).
 pub trait Host {
     /// Runs a command as the script's client and writes its reply in the script's protocol version.
@@ -58,4 +71,17 @@ pub trait Host {
 
     /// Where effects go from here on; see [`propagate`].
     fn set_propagation(&mut self, targets: i64);
+
+    /// Sends lines to the client that debugs the script.
+    fn debug_send(&mut self, _lines: &[Vec<u8>]) {}
+
+    /// Waits for that client's next command. Without a client a script does not stop.
+    fn debug_receive(&mut self) -> DebugInput {
+        DebugInput::Gone
+    }
+
+    /// Whether the script has run for longer than `busy-reply-threshold` since its client was asked last.
+    fn is_debug_overdue(&mut self) -> bool {
+        false
+    }
 }

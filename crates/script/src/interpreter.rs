@@ -13,6 +13,8 @@ use martlet_protocol::reply::Reply;
 use crate::api::{self, Version};
 use crate::context::{Compiled, Context, Ended, Registered};
 use crate::convert::write_returned;
+use crate::debugger;
+use crate::debugger::state::{Debugger, last_lines};
 use crate::door::entry;
 use crate::host::Host;
 use crate::library;
@@ -28,9 +30,6 @@ const LOADING_GLOBALS: c_int = 3;
 const SEEN_GLOBALS: c_int = 4;
 /// Values on the stack while no script runs.
 const FIXED: c_int = 4;
-
-/// Instructions between two questions to a script's host whether it may continue.
-const INTERRUPT_INSTRUCTIONS: c_int = 100_000;
 
 /// A state of less garbage and all else, in bytes, is small.
 const SMALL_BYTES: usize = 1 << 20;
@@ -171,7 +170,9 @@ impl Interpreter {
 
     fn set_hook(&mut self) {
         // SAFETY: the state is one of an interpreter.
-        unsafe { lua::lua_sethook(self.state, Some(api::hook), lua::LUA_MASKCOUNT, INTERRUPT_INSTRUCTIONS) };
+        unsafe {
+            lua::lua_sethook(self.state, Some(api::hook), lua::LUA_MASKCOUNT, api::INTERRUPT_INSTRUCTIONS)
+        };
     }
 
     /// Compiles a script.
@@ -251,6 +252,31 @@ impl Interpreter {
         stack.set_top(FIXED);
         self.pace_collection();
         self.collect_if_full();
+        run
+    }
+
+    /// As [`Interpreter::run`] with the debugger, for which the host has a client. At the end that is sent
+    /// `<endsession>`.
+    ///
+    /// # Panics
+    /// As [`Interpreter::run`].
+    pub fn debug(
+        &mut self,
+        script: &Compiled,
+        inputs: Inputs<'_, '_>,
+        source: &[u8],
+        host: &mut dyn Host,
+        reply: &mut Reply,
+    ) -> Run {
+        self.context().debugger.replace(Some(Box::new(Debugger::new(source))));
+        self.context().is_debugged.set(true);
+        debugger::set_hook(self.state);
+        let run = self.run(script, inputs, host, reply);
+        self.context().is_debugged.set(false);
+        if let Some(mut debugger) = self.context().debugger.take() {
+            host.debug_send(&last_lines(&mut debugger));
+        }
+        self.set_hook();
         run
     }
 

@@ -1,7 +1,9 @@
 //! What scripts can set about JSON.
 
-/// What `cjson.encode_…` and `cjson.decode_…` change, for all scripts of a state.
-#[derive(Copy, Clone, Debug)]
+use std::ffi::{c_int, c_void};
+
+/// What `cjson.encode_…` and `cjson.decode_…` change, for all scripts of a state or an instance of `cjson`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct JsonSettings {
     /// Arrays with too many holes become objects.
     pub sparse_convert: bool,
@@ -21,6 +23,8 @@ pub struct JsonSettings {
     pub encode_invalid: Invalid,
     /// Whether infinities, NaN and hexadecimal numbers are read.
     pub decode_invalid: bool,
+    /// Arrays that are read are written as arrays again, also without elements.
+    pub marks_arrays: bool,
 }
 
 /// How a number is written that JSON does not have.
@@ -46,6 +50,17 @@ impl Default for JsonSettings {
             keep_buffer: true,
             encode_invalid: Invalid::Refused,
             decode_invalid: true,
+            marks_arrays: false,
         }
     }
+}
+
+/// The metatable that marks arrays, and the table that scripts see in its place: references, and what
+/// identifies each.
+#[derive(Copy, Clone, Debug)]
+pub struct ArrayMark {
+    /// The metatable.
+    pub metatable: (c_int, *const c_void),
+    /// What scripts see.
+    pub shown: (c_int, *const c_void),
 }

@@ -8,6 +8,7 @@ mod cjson;
 mod cmsgpack;
 mod context;
 mod convert;
+mod debugger;
 mod door;
 pub mod flags;
 pub mod host;
@@ -24,7 +25,7 @@ mod structs;
 pub use api::Version;
 pub use context::{Compiled, Registered};
 pub use flags::ScriptFlags;
-pub use host::{Called, Host, LogLevel, Verdict};
+pub use host::{Called, DebugInput, Host, LogLevel, Verdict};
 pub use interpreter::{Engine, Inputs, Interpreter, Run, ScriptError};
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use martlet_lua as lua;
 use martlet_lua::{lua_CFunction, lua_State};
 
 use crate::api;
+use crate::cjson::array;
 use crate::context::Context;
 use crate::door::{enter, entry};
 use crate::stack::{Kind, Raise, Results, Stack};
@@ -85,11 +86,10 @@ fn guard(stack: &mut Stack<'_>, table: c_int, name: &str, guard: lua_CFunction) 
     stack.set_field(table, name);
 }
 
-/// Replaces the value on top by a function that has it.
+/// Replaces the function on top by one that has it.
 fn push_closure(stack: &mut Stack<'_>, function: lua_CFunction) {
     assert!(stack.kind(-1) == Kind::Function);
-    // SAFETY: there is a value.
-    unsafe { lua::lua_pushcclosure(stack.state(), function, 1) }
+    stack.push_closure(function);
 }
 
 /// Runs a guard's function, in the guard's own frame.
@@ -275,6 +275,7 @@ fn getmetatable(stack: &mut Stack<'_>) -> Results {
         stack.get_field(-1, "__metatable");
         if stack.kind(-1) == Kind::Nil {
             stack.pop(1);
+            array::show(stack);
         }
     } else {
         stack.push_nil();
@@ -298,6 +299,7 @@ fn setmetatable(stack: &mut Stack<'_>) -> Results {
     }
     stack.set_top(2);
     if stack.kind(2) == Kind::Table {
+        array::unveil(stack);
         stack.set_metatable(1);
     } else {
         // SAFETY: a table and, on top, nil.
@@ -322,7 +324,7 @@ fn refuse_unknown(stack: &mut Stack<'_>) -> Results {
 
 /// Replaces the table on top by a read-only proxy. The result of `getmetatable` is below it: a table, or a
 /// boolean for nothing.
-fn protect(stack: &mut Stack<'_>) {
+pub fn protect(stack: &mut Stack<'_>) {
     let real = stack.top();
     stack.push_table(0, 0);
     stack.push_table(0, 4);

@@ -400,6 +400,40 @@ impl<'s> Stack<'s> {
         unsafe { lua::lua_concat(self.state, count) }
     }
 
+    /// Pushes the first value that the running function was made with; `nil` if there is none.
+    pub fn push_upvalue(&mut self) {
+        self.room();
+        // SAFETY: there is room; a value that is absent reads as `nil`.
+        unsafe { lua::lua_pushvalue(self.state, lua::lua_upvalueindex(1)) }
+    }
+
+    /// Replaces the value on top by a function that is made with it.
+    pub fn push_closure(&mut self, function: lua_CFunction) {
+        self.present(-1);
+        // SAFETY: there is a value.
+        unsafe { lua::lua_pushcclosure(self.state, function, 1) }
+    }
+
+    /// Takes the value on top for as long as the state lives; its reference.
+    pub fn keep(&mut self) -> c_int {
+        self.present(-1);
+        // SAFETY: there is a value, and the registry is a table.
+        unsafe { lua::luaL_ref(self.state, lua::LUA_REGISTRYINDEX) }
+    }
+
+    /// Pushes a value by its reference.
+    pub fn push_kept(&mut self, reference: c_int) {
+        self.room();
+        // SAFETY: there is room, and the registry is a table.
+        unsafe { lua::lua_rawgeti_(self.state, lua::LUA_REGISTRYINDEX, reference) };
+    }
+
+    /// The length of a table's list part, as `#` gives it.
+    pub fn raw_len(&self, index: c_int) -> usize {
+        // SAFETY: there is a table.
+        unsafe { lua::lua_objlen(self.state, self.table(index)) }
+    }
+
     /// Moves the top to `index`, and the values there upwards.
     pub fn insert(&mut self, index: c_int) {
         // SAFETY: there is a value.

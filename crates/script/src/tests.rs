@@ -355,3 +355,83 @@ fn a_library_that_is_loaded_sees_nothing_but_how_to_register() {
     assert_eq!(load("redis.log(redis.LOG_NOTICE, 'x')", &mut host), [""; 0]);
     assert_eq!(host.log, [(LogLevel::Notice, b"x".to_vec())]);
 }
+
+#[test]
+fn instances_of_cjson_have_settings_of_their_own() {
+    for (source, expected) in [
+        (
+            "local c = cjson.new() c.encode_sparse_array(true) return c.encode({[1]=1,[100]=1})",
+            "{\"1\":1,\"100\":1}",
+        ),
+        ("cjson.new().encode_number_precision(3) return cjson.encode(1.23456)", "1.23456"),
+        ("local c = cjson.new() c.encode_number_precision(3) return c.encode(1.23456)", "1.23"),
+        ("local c = cjson.new() c.decode_max_depth(1) return tostring(pcall(c.decode, '[[1]]'))", "false"),
+        ("local c = cjson.new() c.encode_invalid_numbers('null') return c.encode(1/0)", "null"),
+        (
+            "local c = cjson.new() c.x = 1 return c.x .. tostring(c.null == cjson.null) .. c._NAME",
+            "1truecjson",
+        ),
+        ("local c, d = cjson.new(1, 2), cjson.new() c.encode_max_depth(1) return d.encode({{1}})", "[[1]]"),
+        ("local c = cjson.new().new() return tostring(c.encode_max_depth())", "1000"),
+        ("cjson.encode_max_depth(5) return tostring(cjson.new().encode_max_depth())", "1000"),
+        ("return tostring(pcall(function() cjson.new = nil end))", "false"),
+    ] {
+        assert_eq!(run(source), format!("${} {expected} ", expected.len()), "{source}");
+    }
+    // They go with the scripts that made them.
+    let source = "for i = 1, 1e5 do cjson.new() end return 1";
+    assert_eq!(run(source), ":1 ");
+}
+
+/// As Redis 8.6.2 answers.
+#[test]
+fn arrays_that_are_read_are_written_as_arrays() {
+    for (source, expected) in [
+        ("return cjson.encode(cjson.decode('[]'))", "{}"),
+        ("cjson.decode_array_with_array_mt(true) return cjson.encode(cjson.decode('[]'))", "[]"),
+        (
+            "cjson.decode_array_with_array_mt(true) return cjson.encode(cjson.decode('{\"a\":[],\"b\":{}}').a)",
+            "[]",
+        ),
+        ("cjson.decode_array_with_array_mt(true) return cjson.encode(cjson.decode('{}'))", "{}"),
+        (
+            "cjson.decode_array_with_array_mt(true) local t = cjson.decode('[]') t.x = 1 return cjson.encode(t)",
+            "[]",
+        ),
+        (
+            "cjson.decode_array_with_array_mt(true) local t = cjson.decode('[]') t[1] = 1 return cjson.encode(t)",
+            "[1]",
+        ),
+        (
+            "cjson.decode_array_with_array_mt(true) local m = getmetatable(cjson.decode('[1]')) \
+            return cjson.encode(setmetatable({}, m)) .. next(m)",
+            "[]__is_cjson_array",
+        ),
+        (
+            "local c = cjson.new() c.decode_array_with_array_mt('on') local t = c.decode('[[]]') \
+            return c.encode(t) .. cjson.encode(t) .. cjson.encode(cjson.decode('[[]]'))",
+            "[[]][[]][{}]",
+        ),
+        (
+            "cjson.decode_array_with_array_mt(true) local t = setmetatable(cjson.decode('[]'), nil) \
+            return cjson.encode(t)",
+            "{}",
+        ),
+        (
+            "local f = cjson.decode_array_with_array_mt return tostring(f()) .. tostring(f(true)) .. tostring(f()) \
+            .. tostring(pcall(f, 1, 2)) .. tostring(pcall(f, 5))",
+            "falsetruetruefalsefalse",
+        ),
+    ] {
+        assert_eq!(run(source), format!("${} {expected} ", expected.len()), "{source}");
+    }
+    let source = "cjson.decode_array_with_array_mt(true) local t = cjson.decode('[]') \
+        local m = getmetatable(t) m.__index = function() return 5 end return t.x";
+    assert!(
+        run(source).starts_with("-ERR user_script:1: Attempt to modify a readonly table"),
+        "{}",
+        run(source)
+    );
+    let source = "cjson.decode_array_with_array_mt(true) rawset(getmetatable(cjson.decode('[]')), 'a', 1)";
+    assert!(run(source).contains("Attempt to modify a readonly table"), "{}", run(source));
+}

@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
+use super::{array, settings};
 use crate::api::step;
-use crate::context::Context;
 use crate::json::JsonSettings;
 use crate::output::Held;
 use crate::stack::{Raise, Results, Stack};
@@ -13,7 +13,7 @@ pub fn decode(stack: &mut Stack<'_>) -> Results {
     if stack.top() != 1 {
         return Err(Raise::argument(1, "expected 1 argument"));
     }
-    let settings = Context::of(stack).json.get();
+    let settings = settings::get(stack);
     // SAFETY: the only argument stays where it is: values are pushed and taken above it.
     let text = unsafe { stack.anchored_argument(1)? };
     if matches!(text, [0, _, ..] | [_, 0, ..]) {
@@ -190,6 +190,9 @@ impl Parser<'_> {
     /// Pushes an array's table; the token of its first value, if it is not empty.
     fn begin_array(&mut self, stack: &mut Stack<'_>) -> Result<Option<Token>, Raise> {
         self.descend(stack)?;
+        if self.settings.marks_arrays {
+            array::mark(stack);
+        }
         let token = self.next();
         if token == Token::ArrayEnd {
             return Ok(None);

@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
+use super::{array, settings};
 use crate::api::step;
-use crate::context::Context;
 use crate::json::{Invalid, JsonSettings};
 use crate::output::Output;
 use crate::stack::{Kind, Raise, Results, Stack};
@@ -13,7 +13,7 @@ pub fn encode(stack: &mut Stack<'_>) -> Results {
     if stack.top() != 1 {
         return Err(Raise::argument(1, "expected 1 argument"));
     }
-    let settings = Context::of(stack).json.get();
+    let settings = settings::get(stack);
     let mut out = Output::new(stack);
     write_document(stack, &settings, &mut out)?;
     stack.push_bytes(out.as_bytes());
@@ -73,6 +73,10 @@ fn begin_value(
             let depth = depth as i64 + 1;
             if depth > settings.encode_max_depth || !stack.reserve(5) {
                 return Err(Raise::error(format!("Cannot serialise, excessive nesting ({depth})")));
+            }
+            if array::is_marked(stack, -1) {
+                out.push(b'[')?;
+                return Ok(Some(Open::Array(1, stack.raw_len(-1) as i64)));
             }
             if let Some(len @ 1..) = array_length(stack, settings)? {
                 out.push(b'[')?;

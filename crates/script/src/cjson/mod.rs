@@ -1,20 +1,23 @@
 //! `cjson`: JSON, as Mark Pulford's library of that name reads and writes it.
 
+pub mod array;
 mod decode;
 mod encode;
+mod settings;
 
 use std::ffi::c_int;
 
 use martlet_lua::lua_CFunction;
 
-use crate::context::Context;
 use crate::door::entry;
 use crate::json::{Invalid, JsonSettings};
+use crate::sandbox;
 use crate::stack::{Kind, Raise, Results, Stack};
 
-/// Pushes the table.
-pub fn push(stack: &mut Stack<'_>) {
-    let functions: &[(&str, lua_CFunction)] = &[
+const FUNCTIONS: usize = 11;
+
+fn functions() -> [(&'static str, lua_CFunction); FUNCTIONS] {
+    [
         ("encode", entry!(encode::encode)),
         ("decode", entry!(decode::decode)),
         ("encode_sparse_array", entry!(encode_sparse_array)),
@@ -24,9 +27,44 @@ pub fn push(stack: &mut Stack<'_>) {
         ("encode_keep_buffer", entry!(encode_keep_buffer)),
         ("encode_invalid_numbers", entry!(encode_invalid_numbers)),
         ("decode_invalid_numbers", entry!(decode_invalid_numbers)),
-    ];
-    stack.push_table(0, functions.len() + 3);
-    stack.set_functions(functions);
+        ("decode_array_with_array_mt", entry!(decode_array_with_array_mt)),
+        ("new", entry!(new)),
+    ]
+}
+
+/// Pushes the table of all scripts, and notes the mark of arrays.
+pub fn push(stack: &mut Stack<'_>) {
+    stack.push_table(0, 1);
+    stack.push_bool(true);
+    stack.set_field(-2, "__is_cjson_array");
+    stack.push_bool(false);
+    stack.push_copy(-2);
+    sandbox::protect(stack);
+    array::keep(stack);
+    stack.push_table(0, FUNCTIONS + 3);
+    stack.set_functions(&functions());
+    set_constants(stack);
+}
+
+/// `cjson.new`: pushes an instance, whose settings start with the defaults.
+fn new(stack: &mut Stack<'_>) -> Results {
+    // Its tables and functions.
+    const INSTANCE_BYTES: usize = 4096;
+    stack.need(INSTANCE_BYTES)?;
+    settings::push_initial(stack);
+    let settings = stack.top();
+    stack.push_table(0, FUNCTIONS + 3);
+    for (name, function) in functions() {
+        stack.push_copy(settings);
+        stack.push_closure(function);
+        stack.set_field(-2, name);
+    }
+    set_constants(stack);
+    Ok(1)
+}
+
+/// Adds the library's constants to the table on top.
+fn set_constants(stack: &mut Stack<'_>) {
     stack.push_address(std::ptr::null_mut());
     stack.set_field(-2, "null");
     for (name, text) in [("_NAME", "cjson"), ("_VERSION", "2.1.0")] {
@@ -54,7 +92,7 @@ fn integer_setting(
     most: i64,
     field: fn(&mut JsonSettings) -> &mut i64,
 ) -> Result<(), Raise> {
-    let mut settings = Context::of(stack).json.get();
+    let mut settings = settings::get(stack);
     if !matches!(stack.kind(index), Kind::None | Kind::Nil) {
         // C's int: the lower 32 bits of the number.
         let value = i64::from(crate::stack::to_integer(stack.number_argument(index)?) as i32);
@@ -62,7 +100,7 @@ fn integer_setting(
             return Err(Raise::argument(index, format!("expected integer between {least} and {most}")));
         }
         *field(&mut settings) = value;
-        Context::of(stack).json.set(settings);
+        settings::set(stack, settings);
     }
     stack.push_number(*field(&mut settings) as f64);
     Ok(())
@@ -74,12 +112,12 @@ fn flag_setting(
     index: c_int,
     field: fn(&mut JsonSettings) -> &mut bool,
 ) -> Result<(), Raise> {
-    let mut settings = Context::of(stack).json.get();
+    let mut settings = settings::get(stack);
     match option(stack, index, &["off", "on"])? {
         None => {}
         Some(choice) => {
             *field(&mut settings) = choice == 1;
-            Context::of(stack).json.set(settings);
+            settings::set(stack, settings);
         }
     }
     stack.push_bool(*field(&mut settings));
@@ -141,17 +179,23 @@ fn encode_keep_buffer(stack: &mut Stack<'_>) -> Results {
 
 fn encode_invalid_numbers(stack: &mut Stack<'_>) -> Results {
     at_most(stack, 1)?;
-    let mut settings = Context::of(stack).json.get();
+    let mut settings = settings::get(stack);
     let choice = option(stack, 1, &["off", "on", "null"])?;
     if let Some(choice) = choice {
         settings.encode_invalid = [Invalid::Refused, Invalid::Spelt, Invalid::Null][choice];
-        Context::of(stack).json.set(settings);
+        settings::set(stack, settings);
     }
     match settings.encode_invalid {
         Invalid::Refused => stack.push_bool(false),
         Invalid::Spelt => stack.push_bool(true),
         Invalid::Null => stack.push_bytes(b"null"),
     }
+    Ok(1)
+}
+
+fn decode_array_with_array_mt(stack: &mut Stack<'_>) -> Results {
+    at_most(stack, 1)?;
+    flag_setting(stack, 1, |settings| &mut settings.marks_arrays)?;
     Ok(1)
 }
 
