@@ -10,6 +10,7 @@ mod cluster;
 mod command_table;
 mod crash;
 mod crash_report;
+mod debugger;
 mod demonstration;
 mod documents;
 mod eviction;

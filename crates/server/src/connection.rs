@@ -24,6 +24,7 @@ use crate::pubsub::subscriptions::Subscriptions;
 use crate::registry::Entry;
 use crate::replication::primary::Phase;
 use crate::replication::source::{ReplicaLink, Taker};
+use crate::scripting::debugging::state::{DebugMode, Debugged};
 use crate::slow_path::SessionFlags;
 use crate::tracking::table::TrackingState;
 
@@ -138,6 +139,8 @@ pub struct Session {
     pub fieldsets: Fieldsets,
     /// Replicas have the request that is run, as it has waited for.
     pub is_replicated: bool,
+    /// SCRIPT DEBUG.
+    pub debug_mode: DebugMode,
     /// The slots that it brings.
     pub import: Option<crate::cluster::slot_migration::state::Import>,
     /// It is a connection of another node of the cluster.
@@ -165,6 +168,7 @@ impl Session {
             tracking: None,
             fieldsets: Fieldsets::default(),
             is_replicated: false,
+            debug_mode: DebugMode::Off,
             import: None,
             peer: None,
         };
@@ -222,6 +226,8 @@ pub enum Suspended {
     Yields,
     /// Only until the poll is over: the request, which runs a script, runs again in the same loop.
     Deferred,
+    /// The debugger of its script reads its input.
+    Debugging(Box<Debugged>),
 }
 
 /// See the [module docs](self).
@@ -349,7 +355,12 @@ impl Connection {
     pub fn awaits_reply(&self) -> bool {
         matches!(
             self.suspended,
-            Some(Suspended::Blocked(_) | Suspended::Migrating { .. } | Suspended::Paused)
+            Some(
+                Suspended::Blocked(_)
+                    | Suspended::Migrating { .. }
+                    | Suspended::Paused
+                    | Suspended::Debugging(_)
+            )
         )
     }
 

@@ -12,9 +12,11 @@ pub enum Place {
     AppliedStream,
     /// The call to all threads to apply together.
     ParallelApply,
+    /// Engines for scripts that are debugged.
+    DebugCopies,
 }
 
-const COUNT: usize = Place::ParallelApply as usize + 1;
+const COUNT: usize = Place::DebugCopies as usize + 1;
 
 /// A type that a slot keeps.
 pub trait Kept: Default + Send + Sync + 'static {

@@ -9,6 +9,7 @@ use martlet_script::Engine;
 
 use crate::runtime::Mail;
 use crate::scripting::cache::{NotKilled, parse_digest};
+use crate::scripting::debugging::state::DebugMode;
 use crate::scripting::facts::busy;
 use crate::scripting::{Source, eval as run_script};
 
@@ -96,14 +97,20 @@ static DEBUG: ServerCommand = command("script|debug", 3, debug as ServerHandler)
     .flags(Flags::NOSCRIPT)
     .acl(Acl::SCRIPTING)
     .syntax("mode(YES|SYNC|NO)")
-    .doc(Group::Scripting, "3.2.0", "O(1)", "Sets the debug mode of scripts; only NO is accepted.");
+    .doc(Group::Scripting, "3.2.0", "O(1)", "Sets the debug mode of the client's scripts.");
 
 fn debug(call: &mut Call<'_>) -> Outcome {
-    match call.rest(2).one_of(&[("no", false), ("yes", true), ("sync", true)]) {
-        Some(false) => call.reply.ok(),
-        Some(true) => return Err(Error::Fixed("ERR this version has no debugger for scripts")),
-        None => return Err(Error::Fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
+    if call.reply.total_bytes() > 0 {
+        return Err(Error::Fixed("ERR SCRIPT DEBUG must be called outside a pipeline"));
     }
+    let modes = [("no", DebugMode::Off), ("yes", DebugMode::Copy), ("sync", DebugMode::Sync)];
+    let mode = call.rest(2).one_of(&modes).ok_or(Error::Fixed("ERR Use SCRIPT DEBUG YES/SYNC/NO"))?;
+    // As in Redis, YES after SYNC stays SYNC.
+    let session = &mut call.connection.session;
+    if (session.debug_mode, mode) != (DebugMode::Sync, DebugMode::Copy) {
+        session.debug_mode = mode;
+    }
+    call.reply.ok();
     Ok(())
 }
 

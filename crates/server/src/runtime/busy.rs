@@ -23,7 +23,7 @@ use martlet_script::Engine;
 use super::outbox::Action;
 use super::{GateState, Worker};
 use crate::config::ShutdownFlags;
-use crate::connection::Watched;
+use crate::connection::{Connection, Watched};
 use crate::migration::state::MigrationStep;
 use crate::runtime::Mail;
 use crate::scripting::facts::busy;
@@ -158,9 +158,9 @@ impl Worker {
         self.script_client.is_some()
     }
 
-    /// Serves the thread's other clients for a turn, while the script of the client at `token` is busy.
-    /// `guest` stands in for the script's keys.
-    pub(crate) fn serve_others(&mut self, token: Token, guest: &mut Keys) {
+    /// Serves the thread's other clients for a turn, while the script of the client at `token` is busy: for
+    /// what there is, or until something comes, at most for `wait`. `guest` stands in for the script's keys.
+    pub(crate) fn serve_others(&mut self, token: Token, guest: &mut Keys, wait: Duration) {
         self.with_backend(|worker, backend| {
             worker.script_client.get_or_insert_with(|| {
                 Box::new(ScriptClient { token, reports: Vec::new(), waiting_bytes: 0, is_paused: false })
@@ -173,7 +173,7 @@ impl Worker {
             worker.refresh_time();
             // For the script, time stands still between two such turns: one that waits for a moment ends.
             let frozen_us = worker.turn.anchor().0;
-            if let Err(error) = worker.poll_while_script_runs(Some(token), Duration::ZERO, backend) {
+            if let Err(error) = worker.poll_while_script_runs(Some(token), wait, backend) {
                 worker.end_for(&error);
             }
             worker.mark = mark;
@@ -255,6 +255,30 @@ impl Worker {
     #[cold]
     pub(super) fn closed_aside(&mut self, token: Token, reason: Option<io::Error>) {
         self.keep_report(token, || Report::Closed(reason));
+    }
+
+    /// Hands the input of the client with the busy script to `take`; whether that client has closed.
+    pub(crate) fn take_input_aside(&mut self, mut take: impl FnMut(&[u8])) -> bool {
+        let Some(script_client) = &mut self.script_client else { return false };
+        script_client.reports.retain(|report| match report {
+            Report::Received(data) => {
+                take(data);
+                false
+            }
+            _ => true,
+        });
+        script_client.waiting_bytes = 0;
+        if std::mem::take(&mut script_client.is_paused) {
+            self.outbox.actions.push(Action::Resume(script_client.token));
+        }
+        script_client.reports.iter().any(|report| matches!(report, Report::Closed(_)))
+    }
+
+    /// Sends a client something while its script is busy, before the reply to the request.
+    pub(crate) fn send_aside(&mut self, connection: &mut Connection, bytes: Vec<u8>) {
+        let buffer = Buffer::from(bytes);
+        connection.in_flight.push(&buffer);
+        self.with_backend(|_, backend| backend.send(connection.token, buffer));
     }
 
     /// Continues with a client whose script was busy: its requests since are its next input.

@@ -414,7 +414,7 @@ impl Worker {
             // It has not run yet: it counts once the wait is over.
             Some(Suspended::Blocked(blocked)) => blocked.ns = ns,
             Some(Suspended::Migrating { ns: so_far }) => *so_far = ns,
-            Some(Suspended::Paused) => {}
+            Some(Suspended::Paused | Suspended::Debugging(_)) => {}
             _ => {
                 let reply_bytes = reply.total_bytes().saturating_sub(begin_bytes);
                 self.count_run(connection, entry, args, Cost { ns, reply_bytes });
@@ -561,12 +561,20 @@ impl Worker {
 
     /// The work while a command's keys are still locked, besides [`Worker::release_keys`].
     pub(crate) fn before_unlock(&mut self, client: &RequestClient, entry: &Entry, args: &Args<'_>) {
+        if self.works_on_copy() {
+            return;
+        }
         if let Some(id) = client.tracked {
             (self.hooks.keys_read)(self, id, entry, args);
         }
         if self.shared.slow_path_reasons.has(SlowPathReason::Replica) && !client.is_primary {
             (self.hooks.ran_on_replica)(self, entry, args);
         }
+    }
+
+    /// Whether the keys at hand are a copy, of which clients see nothing: a script is debugged.
+    pub(crate) fn works_on_copy(&self) -> bool {
+        !std::ptr::eq(self.keys.engine(), self.shared.engine)
     }
 
     /// Publishes the changes of the locked keys, and then releases them: so all followers see one key's

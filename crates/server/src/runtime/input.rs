@@ -39,6 +39,10 @@ impl Worker {
             return;
         }
         connection.last_active_ms = self.now_ms;
+        if let Some(Suspended::Debugging(debugged)) = &connection.suspended {
+            debugged.input.receive(data);
+            return self.note_input(connection, data.len());
+        }
         if let Some(link) = &connection.replica {
             // One that loads what it got says empty lines.
             link.replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
@@ -85,6 +89,10 @@ impl Worker {
         let start = std::mem::take(&mut connection.query_start);
         let consumed = start + self.process(connection, &query[start..]);
         if consumed == query.len() {
+            return;
+        }
+        if let Some(Suspended::Debugging(debugged)) = &connection.suspended {
+            debugged.input.receive(&query[consumed..]);
             return;
         }
         let left = connection.set_long_apart(&query[consumed..]).len();
@@ -410,8 +418,13 @@ impl Worker {
         }
         self.throttle(&mut connection);
         // Nobody tells once more that the peer is gone: what its last request waits for would come to nobody.
-        let is_paused = matches!(connection.suspended, Some(Suspended::Paused));
-        if connection.input_ended && !connection.is_ready && !is_paused {
+        if let Some(Suspended::Debugging(debugged)) = &connection.suspended
+            && connection.input_ended
+        {
+            debugged.input.end();
+        }
+        let waits = matches!(connection.suspended, Some(Suspended::Paused | Suspended::Debugging(_)));
+        if connection.input_ended && !connection.is_ready && !waits {
             connection.closing = true;
         }
         self.finish(connection);

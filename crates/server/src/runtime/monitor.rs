@@ -42,7 +42,7 @@ impl Worker {
         args: &Args<'_>,
     ) {
         let is_shown = !entry.spec.flags.has(Flags::SKIP_MONITOR) && !entry.spec.flags.has(Flags::ADMIN);
-        if is_shown && self.shared.slow_path_reasons.has(SlowPathReason::Monitored) {
+        if is_shown && !self.works_on_copy() && self.shared.slow_path_reasons.has(SlowPathReason::Monitored) {
             self.send_to_monitors("lua", connection.session.db, entry, args);
         }
     }

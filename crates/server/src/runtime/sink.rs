@@ -92,11 +92,16 @@ impl Sink for Worker {
             );
         }
         let is_migrating = matches!(connection.suspended, Some(Suspended::Migrating { .. }));
+        let is_debugging = matches!(connection.suspended, Some(Suspended::Debugging(_)));
+        if let Some(Suspended::Debugging(debugged)) = &connection.suspended {
+            debugged.input.end();
+        }
         let waits = is_migrating
+            || is_debugging
             || connection.suspended.is_none() && (connection.output_bytes() > 0 || connection.is_ready);
         if reason.is_none() && waits {
             // The replies to requests before the end still leave.
-            connection.closing = !connection.is_ready && !is_migrating;
+            connection.closing = !connection.is_ready && !is_migrating && !is_debugging;
             self.finish(connection);
         } else {
             self.drop_connection(connection);

@@ -1,6 +1,7 @@
 //! The server as a script sees it: its calls of commands, and their rights.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use martlet_acl::Origin;
 use martlet_base::random::Random;
@@ -187,7 +188,7 @@ impl Host for ScriptHost<'_> {
                 let text = error.to_bytes();
                 self.worker.count_error(&String::from_utf8_lossy(&text));
                 reply.error(text);
-                return Called::Replied;
+                return Called::Refused;
             }
         };
         let first_key = match self.lock_for(entry, args) {
@@ -200,7 +201,7 @@ impl Host for ScriptHost<'_> {
         if entry.spec.flags.has(Flags::WRITE) && !self.running().write() {
             // It has just been killed, and must not begin to write.
             reply.error(super::KILLED);
-            return Called::Replied;
+            return Called::Refused;
         }
         let (worker, connection) = (&mut *self.worker, &mut *self.connection);
         worker.run_nested(connection, reply, entry, args, first_key);
@@ -218,7 +219,7 @@ impl Host for ScriptHost<'_> {
         self.show();
         self.note_time();
         if let Some(guest) = &mut self.guest {
-            self.worker.serve_others(self.connection.token, guest);
+            self.worker.serve_others(self.connection.token, guest, Duration::ZERO);
         }
         let shared = self.worker.shared;
         let is_ending = shared.scripts.is_ending.load(Ordering::Relaxed);

@@ -5,6 +5,7 @@
 
 pub mod cache;
 pub mod compiled;
+pub mod debugging;
 pub mod facts;
 pub mod functions;
 mod host;
@@ -29,6 +30,7 @@ use crate::runtime::demands::{self, Demands};
 use crate::runtime::request_flags;
 use cache::{DIGEST_DIGITS, Digest, Script, parse_digest};
 use compiled::{Local, Scripting};
+use debugging::state::DebugMode;
 use host::{Missing, ScriptHost};
 
 /// The error of a script that is killed.
@@ -64,6 +66,17 @@ impl Worker {
     pub(crate) fn drop_scripting(&mut self) {
         self.scripts.set_scripting(None);
         self.shared.scripts.running(self.thread).end(Engine::Eval, 0);
+    }
+
+    /// Publishes the messages that the script which has ended held, and holds no further ones.
+    fn publish_held(&mut self) {
+        for message in self.scripts.hold(None).into_iter().flatten() {
+            let HeldMessage { kind, channel, payload, is_for_all } = message;
+            match is_for_all {
+                true => self.publish_to_all(kind, &channel, &payload),
+                false => self.publish(kind, &channel, &payload),
+            };
+        }
     }
 
     /// Puts a script into the cache, and into this thread's state.
@@ -126,21 +139,22 @@ impl Worker {
 /// Runs a script that EVAL or EVALSHA calls. Its declared keys are locked.
 pub(crate) fn eval(call: &mut Call<'_>, source: Source<'_>, is_read_only: bool) -> Outcome {
     call.worker.show_to_monitors(call.connection, call.entry, &call.args);
-    // What cannot be a digest is answered before anything else of the request is looked at.
+    // The length of a digest is checked before all other arguments.
     if matches!(source, Source::Digest(text) if text.len() != DIGEST_DIGITS) {
         return Err(NO_SCRIPT);
     }
-    let numkeys = call.int(2)?;
-    if numkeys > call.argc() as i64 - 3 {
-        return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
+    let debug_mode = call.connection.session.debug_mode;
+    if debug_mode != DebugMode::Off {
+        return match source {
+            Source::Text(_) => debugging::debug(call, is_read_only, debug_mode),
+            Source::Digest(_) => Err(Error::Fixed("ERR Please use EVAL instead of EVALSHA for debugging")),
+        };
     }
-    let Ok(numkeys) = usize::try_from(numkeys) else {
-        return Err(Error::Fixed("ERR Number of keys can't be negative"));
-    };
+    let (inputs, numkeys) = script_inputs(call)?;
     let began = call.worker.mark;
     call.connection.runs_scripts = true;
     let mut scripting = call.worker.take_scripting();
-    let outcome = run_found(call, &mut scripting, source, numkeys, is_read_only);
+    let outcome = run_found(call, &mut scripting, source, inputs.split_at(numkeys), is_read_only);
     let bytes = scripting.interpreter.used_bytes();
     call.worker.shared.scripts.running(call.worker.thread).end(Engine::Eval, bytes);
     call.worker.put_scripting(scripting);
@@ -149,11 +163,23 @@ pub(crate) fn eval(call: &mut Call<'_>, source: Source<'_>, is_read_only: bool) 
     outcome
 }
 
+/// `KEYS` and `ARGV` of a request together, and how many are keys.
+fn script_inputs<'a>(call: &Call<'a>) -> Result<(Vec<&'a [u8]>, usize), Error> {
+    let numkeys = call.int(2)?;
+    if numkeys > call.argc() as i64 - 3 {
+        return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));
+    }
+    let Ok(numkeys) = usize::try_from(numkeys) else {
+        return Err(Error::Fixed("ERR Number of keys can't be negative"));
+    };
+    Ok((call.args.iter().skip(3).collect(), numkeys))
+}
+
 fn run_found(
     call: &mut Call<'_>,
     scripting: &mut Scripting,
     source: Source<'_>,
-    numkeys: usize,
+    (keys, args): (&[&[u8]], &[&[u8]]),
     is_read_only: bool,
 ) -> Outcome {
     let digest = call.worker.find_script(scripting, source, false)?;
@@ -161,8 +187,6 @@ fn run_found(
     let Some(Local { script, compiled }) = local.get(&digest) else { return Err(NO_SCRIPT) };
     script.touch(call.worker.now_ms);
     check_before(call, script.flags, is_read_only)?;
-    let words: Vec<&[u8]> = call.args.iter().skip(3).collect();
-    let (keys, args) = words.split_at(numkeys);
     let mut run = ScriptRun {
         engine: Engine::Eval,
         interpreter,
@@ -324,19 +348,13 @@ impl ScriptRun<'_, '_> {
         connection.session.db = db;
         connection.session.fieldsets = fieldsets;
         worker.keys.effects.pending().set_audience(Some(Audience::All));
-        let messages = worker.scripts.hold(None);
         if missing.is_some() {
+            worker.scripts.hold(None);
             reply.truncate(begin);
             worker.keys.undo();
         } else {
             worker.keys.end_undo();
-            for message in messages.into_iter().flatten() {
-                let HeldMessage { kind, channel, payload, is_for_all } = message;
-                match is_for_all {
-                    true => worker.publish_to_all(kind, &channel, &payload),
-                    false => worker.publish(kind, &channel, &payload),
-                };
-            }
+            worker.publish_held();
         }
         (run, missing)
     }
