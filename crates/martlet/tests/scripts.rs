@@ -175,3 +175,77 @@ fn scripts_are_found_and_commands_refused_in_the_order_of_a_real_server() {
     let reply = run(&["EVAL", "return redis.call('debug')", "0"]);
     assert!(is_error(&reply, "ERR Wrong number of args calling Redis command from script"), "{reply:?}");
 }
+
+#[test]
+fn a_call_that_is_refused_counts_as_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = connect(&server);
+    let mut eval = |command: &str, call: &str| {
+        let reply = client.command(&[command, &format!("return redis.pcall({call})"), "0"]).unwrap();
+        assert!(is_error(&reply, "ERR "), "{call}: {reply:?}");
+    };
+    for call in ["'config', 'get', 'port'", "'get'", "'subscribe', 'x'", "'debug', 'sleep', '0'"] {
+        eval("EVAL", call);
+    }
+    eval("EVAL_RO", "'set', 'a', '0'");
+    // Unknown ones count nowhere, and one that fails when it runs has failed.
+    for call in ["'nosuch'", "'config', 'nosuch'", "'incrby', 'a', 'x'"] {
+        eval("EVAL", call);
+    }
+    let info = text(&client.command(&["INFO", "commandstats"]).unwrap());
+    let counts = |name: &str| {
+        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+        let line = line.unwrap_or_else(|| panic!("{name} in {info}"));
+        let part = |name: &str| line.split(',').find_map(|part| part.strip_prefix(name)).unwrap().to_owned();
+        (part("rejected_calls="), part("failed_calls="))
+    };
+    for name in ["config|get", "get", "subscribe", "debug", "set"] {
+        assert_eq!(counts(name), ("1".into(), "0".into()), "{name}");
+    }
+    assert_eq!(counts("incrby"), ("0".into(), "1".into()));
+}
+
+#[test]
+fn a_limit_that_a_transaction_lifts_holds_for_no_script_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut client = connect(&server);
+    let mut run = |words: &[&str]| client.command(words).unwrap();
+    let (plain, flagged) = ("return redis.call('SET', 'a', 1)", "#!lua\nreturn redis.call('SET', 'a', 1)");
+    run(&["CONFIG", "SET", "maxmemory", "1"]);
+    run(&["MULTI"]);
+    run(&["CONFIG", "SET", "maxmemory", "0"]);
+    run(&["EVAL", plain, "0"]);
+    let Reply::Array(replies) = run(&["EXEC"]) else { panic!("no array") };
+    assert_eq!(replies.iter().map(text).collect::<Vec<_>>(), ["OK", "OK"]);
+    run(&["CONFIG", "SET", "maxmemory", "1"]);
+    run(&["MULTI"]);
+    run(&["CONFIG", "SET", "maxmemory", "0"]);
+    // One with flags is refused where it is queued, as a command with such flags.
+    assert!(is_error(&run(&["EVAL", flagged, "0"]), "OOM "));
+    assert!(is_error(&run(&["EXEC"]), "EXECABORT "));
+    run(&["CONFIG", "SET", "maxmemory", "0"]);
+}
+
+#[test]
+fn a_key_that_has_expired_takes_memory_until_it_is_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["server", "--save", "", "--enable-debug-command", "yes"];
+    let server =
+        Server::start_in(directory.path(), Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments).unwrap();
+    let mut client = connect(&server);
+    let mut run = |words: &[&str]| client.command(words).unwrap();
+    run(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    run(&["SET", "k", "v"]);
+    let bytes = run(&["MEMORY", "USAGE", "k"]).integer().unwrap();
+    run(&["SET", "k", "v", "PX", "1"]);
+    let since = std::time::Instant::now();
+    while since.elapsed() < std::time::Duration::from_millis(5) {
+        run(&["PING"]);
+    }
+    let usage = run(&["MEMORY", "USAGE", "k"]).integer();
+    assert!(usage.is_some_and(|usage| usage >= bytes), "{usage:?}");
+    assert_eq!(run(&["GET", "k"]).text(), None);
+    assert_eq!(run(&["MEMORY", "USAGE", "k"]).integer(), None);
+}

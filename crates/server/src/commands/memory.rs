@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_command::generic::memory_usage;
 use martlet_command::{Acl, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command, container};
+use martlet_engine::in_view;
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 
@@ -37,7 +38,11 @@ fn usage(call: &mut Call<'_>) -> Outcome {
         }
     }
     rest.finish()?;
-    match memory_usage(&call.worker.keys, &Key::new(call.arg(2))) {
+    // As in Redis, a key whose time is over takes its memory until it is deleted.
+    let view = call.worker.keys.view().seeing_expired();
+    let key = Key::new(call.arg(2));
+    let bytes = in_view(&mut call.worker.keys, view, |keys| memory_usage(keys, &key));
+    match bytes {
         Some(bytes) => call.reply.count(bytes),
         None => call.reply.null(),
     }

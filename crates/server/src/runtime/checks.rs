@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use martlet_acl::Origin;
 use martlet_command::{Error, Flags, Outcome};
 use martlet_protocol::request::{Args, OwnedArgs};
+use martlet_script::ScriptFlags;
 
 use crate::clients::flag;
 use crate::config::ProtectedAction;
@@ -13,7 +14,8 @@ use crate::refusal::Refusal;
 use crate::registry::{Entry, names_command};
 use crate::runtime::Worker;
 use crate::runtime::demands::{self, Demands};
-use crate::runtime::request_flags::{all_have, any_has};
+use crate::runtime::request_flags::{all_have, any_has, is_from_primary};
+use crate::scripting::facts::flags_of;
 use crate::slow_path::SessionFlags;
 
 /// A check.
@@ -147,7 +149,16 @@ fn redirected_to_primary(worker: &Worker, connection: &Connection, entry: &Entry
 }
 
 /// Memory, disk, replicas and role allow the request, and all that EXEC would run.
-fn may_write(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+fn may_write(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    if connection.session.transaction.is_some()
+        && let Some(flags) = flags_of(worker.shared, entry, args)
+        && !flags.has(ScriptFlags::COMPATIBLE)
+    {
+        // A script with flags is refused when it is queued, as a command with such flags.
+        let demands = Demands::of_script(flags, is_from_primary(connection));
+        let why = demands::refusal(worker, demands, demands::OF_WRITE);
+        return why.map_or(Ok(()), |why| Err(why.of_command(worker)));
+    }
     refuse_for(worker, connection, entry, demands::OF_WRITE)
 }
 

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use martlet_command::{Error, Flags, NO_REPLICAS};
+use martlet_script::ScriptFlags;
 
 use super::Worker;
 use super::request_flags::{all_have, any_has, executed, is_from_primary};
@@ -52,6 +53,18 @@ impl Demands {
         }
     }
 
+    /// Those of a script or function by the flags of its first line or its library.
+    pub(crate) fn of_script(flags: ScriptFlags, is_from_primary: bool) -> Demands {
+        let writes = !flags.has(ScriptFlags::NO_WRITES);
+        Demands {
+            memory: writes && !flags.has(ScriptFlags::ALLOW_OOM),
+            disk: writes,
+            replicas: writes,
+            primary: writes && !is_from_primary,
+            link: !flags.has(ScriptFlags::ALLOW_STALE),
+        }
+    }
+
     /// Those of a client's request; EXEC's are also those of all that it executes.
     pub(crate) fn of_request(connection: &Connection, entry: &Entry) -> Demands {
         let own = Demands::of_flags(entry.spec.flags);
@@ -72,7 +85,12 @@ pub(crate) fn refusal(worker: &Worker, demands: Demands, reasons: &[Refusal]) ->
     let (shared, config) = (worker.shared, worker.config());
     let is_replica = || config.replicaof.0.is_some();
     reasons.iter().copied().find(|reason| match reason {
-        OutOfMemory => demands.memory && shared.slow_path_reasons.has(SlowPathReason::MemoryFull),
+        // The same transaction may have lifted the limit.
+        OutOfMemory => {
+            demands.memory
+                && shared.slow_path_reasons.has(SlowPathReason::MemoryFull)
+                && config.maxmemory_bytes > 0
+        }
         SaveFailed => demands.disk && shared.persistence.refuses_writes.load(Ordering::Relaxed),
         AofFailed => demands.disk && shared.persistence.log.refuses_writes.load(Ordering::Relaxed),
         FewReplicas => demands.replicas && shared.slow_path_reasons.has(SlowPathReason::FewReplicas),

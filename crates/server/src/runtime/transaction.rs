@@ -8,13 +8,15 @@ use martlet_command::{Acl, Control, Error, Flags, Group, KeyFlags, KeyPart, Outc
 use martlet_engine::in_view;
 use martlet_keyspace::Key;
 use martlet_protocol::request::Args;
+use martlet_script::ScriptFlags;
 
 use super::call::{Call, ServerCommand, ServerHandler};
 use crate::clients::flag;
 use crate::connection::{Connection, Transaction, Watched};
 use crate::registry::Entry;
 use crate::runtime::Worker;
-use crate::scripting::facts::promises_no_writes;
+use crate::runtime::demands::Demands;
+use crate::scripting::facts::{flags_of, promises_no_writes};
 use crate::slow_path::SessionFlags;
 
 /// The answer to MULTI in a transaction.
@@ -276,7 +278,9 @@ impl Worker {
         info.multi_bytes.fetch_add(transaction.queue.push(entry, args), Ordering::Relaxed);
         let may_write = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
         transaction.writes |= may_write && !promises_no_writes(self.shared, entry, args);
-        transaction.grows |= entry.spec.flags.has(Flags::DENYOOM);
+        let script = flags_of(self.shared, entry, args).filter(|flags| !flags.has(ScriptFlags::COMPATIBLE));
+        transaction.grows |= entry.spec.flags.has(Flags::DENYOOM)
+            || script.is_some_and(|flags| Demands::of_script(flags, false).memory);
         transaction.runs_scripts |= matches!(entry.spec.control, Control::RunScript(_));
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
     }

@@ -115,6 +115,14 @@ impl ScriptHost<'_> {
         Ok(entry)
     }
 
+    /// Counts a command that is refused, if there is one of this name, whatever else is wrong with the call.
+    fn count_rejected(&self, args: &Args<'_>) {
+        let entry = self.worker.shared.registry.resolve(args);
+        if let Some(entry) = entry.filter(|entry| names_command(entry, args)) {
+            self.worker.stats().commands[entry.stats_id].rejected.add(1);
+        }
+    }
+
     fn refuse_for(&self, demands: Demands, reasons: &[Refusal]) -> Outcome {
         let why = demands::refusal(self.worker, demands, reasons);
         why.map_or(Ok(()), |why| Err(why.of_call(self.worker)))
@@ -187,6 +195,7 @@ impl Host for ScriptHost<'_> {
             Err(error) => {
                 let text = error.to_bytes();
                 self.worker.count_error(&String::from_utf8_lossy(&text));
+                self.count_rejected(args);
                 reply.error(text);
                 return Called::Refused;
             }

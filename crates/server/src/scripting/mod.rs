@@ -219,13 +219,7 @@ fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outc
     let worker = &*call.worker;
     let first = |demands, reasons: &[Refusal]| demands::refusal(worker, demands, reasons);
     let writes = !flags.has(ScriptFlags::NO_WRITES);
-    let demands = Demands {
-        memory: writes && !flags.has(ScriptFlags::ALLOW_OOM),
-        disk: writes,
-        replicas: writes,
-        primary: writes && !request_flags::is_from_primary(call.connection),
-        link: !flags.has(ScriptFlags::ALLOW_STALE),
-    };
+    let demands = Demands::of_script(flags, request_flags::is_from_primary(call.connection));
     if flags.has(ScriptFlags::COMPATIBLE) {
         // Without flags it runs, and its calls are refused; but not for stale data, whatever it calls.
         let why = first(Demands { link: true, ..demands }, demands::OF_STALE);
