@@ -2,6 +2,7 @@
 
 use crate::cluster;
 use crate::connection::plain;
+use crate::eval::script;
 use crate::format::Expected;
 use crate::modes;
 use crate::session::{Failure, Session};
@@ -28,6 +29,7 @@ pub fn run(settings: &Settings) -> i32 {
             Ok(None) => Ok(1),
             Err(message) => Err(message),
         },
+        Mode::Eval(file) if settings.debugs.is_some() => shell::debug(settings, file),
         Mode::Eval(file) => script(settings, file).and_then(|words| issue(settings, &words)),
         _ => modes::run(settings),
     };
@@ -77,18 +79,6 @@ fn standard_input() -> Result<Vec<u8>, String> {
     Ok(input)
 }
 
-/// The EVAL of a script's file: keys and arguments have a comma between.
-fn script(settings: &Settings, file: &std::path::Path) -> Result<Vec<Vec<u8>>, String> {
-    let text = std::fs::read(file)
-        .map_err(|error| format!("Can't open file '{}': {}", file.display(), plain(&error)))?;
-    let keys = settings.words.iter().position(|word| word == b",").unwrap_or(settings.words.len());
-    let mut words = vec![b"EVAL".to_vec(), text, keys.to_string().into_bytes()];
-    words.extend(
-        settings.words.iter().enumerate().filter(|(at, _)| *at != keys).map(|(_, word)| word.clone()),
-    );
-    Ok(words)
-}
-
 /// Runs one command and, if it subscribes, prints messages for as long as the connection lasts.
 fn issue(settings: &Settings, words: &[Vec<u8>]) -> Result<i32, String> {
     let mut session = Session::new(settings);
@@ -115,22 +105,5 @@ mod tests {
         assert_eq!(unquote(b"two words"), None);
         assert_eq!(unquote(b"\"open"), None);
         assert_eq!(unquote(b""), None);
-    }
-
-    #[test]
-    fn a_comma_divides_keys_from_arguments() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("script.lua");
-        std::fs::write(&file, "return 1").expect("written");
-        let evaluated = |line: &str| {
-            let mut settings = Settings::new(false);
-            settings.words = line.split(' ').map(|word| word.as_bytes().into()).collect();
-            let words = script(&settings, &file).expect("there").into_iter();
-            words.map(|word| String::from_utf8(word).expect("text")).collect::<Vec<_>>()
-        };
-        assert_eq!(evaluated("k1 k2 , a , b"), ["EVAL", "return 1", "2", "k1", "k2", "a", ",", "b"]);
-        assert_eq!(evaluated("k1"), ["EVAL", "return 1", "1", "k1"]);
-        let missing = script(&Settings::new(false), &directory.path().join("none"));
-        assert!(missing.is_err_and(|error| error.ends_with("none': No such file or directory")));
     }
 }

@@ -8,7 +8,9 @@ mod cluster_settings;
 mod command;
 mod command_docs;
 mod connection;
+mod debugger;
 mod docs;
+mod eval;
 mod format;
 mod help;
 mod hint;
@@ -64,7 +66,7 @@ fn pretends_terminal() -> bool {
 }
 
 /// Lets the program end, as others do, when the reader of its output is gone.
-fn end_with_reader() {
+pub fn end_with_reader() {
     // SAFETY: a system call that installs no handler; sockets are written to without this signal.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

@@ -233,6 +233,16 @@ const MODES: &[Opt] = &[
         },
         "run the Lua script in FILE; then: KEYS , ARGUMENTS",
     ),
+    flag(
+        &["--ldb"],
+        |s| s.debugs = s.debugs.or(Some(false)),
+        "with --eval: debug the script; its changes are undone",
+    ),
+    flag(
+        &["--ldb-sync-mode"],
+        |s| s.debugs = Some(true),
+        "the same on the server's own data, which others wait for",
+    ),
     flag(&["--stat"], |s| s.mode = Mode::Stat, "a line of figures each second, or as -i says"),
     value(
         &["--watch"],
@@ -255,6 +265,15 @@ const MODES: &[Opt] = &[
         &["--latency-history"],
         |s| s.mode = Mode::Latency { history: true },
         "the same, a line for each 15 seconds, or as -i says",
+    ),
+    value(
+        &["--latency-percentiles"],
+        "P,P...",
+        |s, v| {
+            s.percentiles = percentiles(text(v)?)?;
+            Ok(())
+        },
+        "with --latency and --latency-history: these percentiles, as 50,99,99.9",
     ),
     flag(&["--latency-dist"], |s| s.mode = Mode::LatencyDistribution, "the same as a spectrum of colours"),
     flag(&["--mono"], |s| s.monochrome = true, "draw the spectrum in greys"),
@@ -677,7 +696,27 @@ pub fn parse(arguments: &[OsString], to_terminal: bool) -> Result<Parsed, String
         }
     }
     check(&given)?;
+    if settings.debugs.is_some() && !matches!(settings.mode, Mode::Eval(_)) {
+        return Err(NEEDS_EVAL.into());
+    }
     Ok(Parsed::Run(Box::new(settings)))
+}
+
+const NEEDS_EVAL: &str =
+    "Options --ldb and --ldb-sync-mode require --eval.\nTry redis-cli --help for more information.";
+
+/// Most percentiles of a line.
+const PERCENTILES_MAX: usize = 32;
+
+/// Percentiles with commas between.
+fn percentiles(list: &str) -> Result<Vec<(String, f64)>, String> {
+    let refuse = || format!("Invalid value for --latency-percentiles: '{list}'");
+    let one = |text: &str| {
+        let value: f64 = text.trim().parse().ok()?;
+        (0.0..=100.0).contains(&value).then(|| (text.trim().to_owned(), value))
+    };
+    let all: Option<Vec<_>> = list.split(',').map(one).collect();
+    all.filter(|all| all.len() <= PERCENTILES_MAX).ok_or_else(refuse)
 }
 
 /// Pairs of options that exclude each other.
@@ -752,6 +791,23 @@ mod tests {
         assert_eq!(parsed("--json").map(|s| s.protocol), Ok(Protocol::Resp3IfKnown));
         assert_eq!(parsed("--quoted-json -3").map(|s| s.protocol), Ok(Protocol::Resp3));
         assert_eq!(parsed("-2 --json").map(|s| s.protocol), Ok(Protocol::Resp2));
+    }
+
+    #[test]
+    fn percentiles_are_numbers_up_to_a_hundred() {
+        let s = parsed("--latency --latency-percentiles 50,99.9").expect("valid");
+        assert_eq!(s.percentiles, [("50".to_owned(), 50.0), ("99.9".to_owned(), 99.9)]);
+        for bad in ["", "x", "50,", "101", "-1", "nan", &"1,".repeat(40)] {
+            assert!(percentiles(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn debugging_is_for_a_script() {
+        assert_eq!(parsed("--eval f --ldb").map(|s| s.debugs), Ok(Some(false)));
+        assert_eq!(parsed("--ldb-sync-mode --ldb --eval f").map(|s| s.debugs), Ok(Some(true)));
+        let refused = parsed("--ldb").map(drop);
+        assert_eq!(refused, Err(NEEDS_EVAL.into()));
     }
 
     #[test]

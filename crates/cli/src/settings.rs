@@ -134,6 +134,8 @@ pub struct Settings {
     /// The words of the command are quoted strings.
     pub quoted_input: bool,
     pub mode: Mode,
+    /// The script of `--eval` is debugged; true with `--ldb-sync-mode`.
+    pub debugs: Option<bool>,
     pub scan: ScanSettings,
     /// How long `--pipe` waits for the last replies; for ever if zero.
     pub pipe_timeout: Duration,
@@ -141,6 +143,8 @@ pub struct Settings {
     pub manager: ClusterSettings,
     /// There is more to say.
     pub is_verbose: bool,
+    /// `--latency-percentiles`: each as it was written, and its value.
+    pub percentiles: Vec<(String, f64)>,
     /// Spectra are grey.
     pub monochrome: bool,
     /// The command and its arguments, or the mode's words.
@@ -176,10 +180,12 @@ impl Settings {
             from_stdin: None,
             quoted_input: false,
             mode: Mode::Command,
+            debugs: None,
             scan: ScanSettings { pattern: None, count: 10, kind: None, samples: None, cursor: 0, top: 10 },
             pipe_timeout: Duration::from_secs(30),
             manager: ClusterSettings::default(),
             is_verbose: false,
+            percentiles: Vec::new(),
             monochrome: false,
             words: Vec::new(),
         }

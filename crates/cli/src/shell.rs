@@ -3,8 +3,10 @@
 //! Invariant: a lost connection ends no shell; the next command makes another one.
 
 use crate::command_docs::{self, CommandDocs};
-use crate::connection::plain;
+use crate::connection::{Lost, plain};
+use crate::debugger::{self, Debugger};
 use crate::docs::Docs;
+use crate::eval;
 use crate::format::{Expected, Output};
 use crate::help;
 use crate::history::{History, dotfile};
@@ -12,11 +14,12 @@ use crate::interrupt;
 use crate::line::{is_repeat, split_lines};
 use crate::prompt::{self, Prompt, Typed};
 use crate::session::{Failure, Session};
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 use martlet_protocol::quote;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +43,7 @@ pub struct Shell<'a> {
     session: Session<'a>,
     command_docs: Arc<CommandDocs>,
     preferences: Preferences,
+    debugger: Debugger,
     /// Lines are typed at a terminal.
     has_prompt: bool,
 }
@@ -62,13 +66,15 @@ impl<'a> Shell<'a> {
             session,
             command_docs: Arc::default(),
             preferences: Preferences { hints: true },
+            debugger: Debugger::default(),
             has_prompt: false,
         }
     }
 
     /// Carries out a line.
     pub fn line(&mut self, line: &[u8]) -> Next {
-        let Some(words) = quote::split(line) else {
+        let verbatim = if self.debugger.is_on { debugger::verbatim(line) } else { None };
+        let Some(words) = verbatim.or_else(|| quote::split(line)) else {
             println!("Invalid argument(s)");
             return Next::Line;
         };
@@ -86,13 +92,106 @@ impl<'a> Shell<'a> {
         }
         match words {
             [name, rest @ ..] if name.starts_with(b":") => self.set(name, rest, ""),
-            [_, rest @ ..] if is("help") || is("?") => self.help(rest),
+            [_, rest @ ..] if !self.debugger.is_on && (is("help") || is("?")) => self.help(rest),
             [_, host, port] if is("connect") => self.connect(host, port),
             [_] if is("clear") => print!("\x1b[H\x1b[2J"),
+            [_] if is("restart") && self.settings.debugs.is_some() => return self.begin_debugging(true),
             [_] if is("restart") => println!("Use 'restart' only in Lua debugging mode."),
-            words => return self.command(words, repeat),
+            words if self.debugger.takes(words) => return self.debug(words, repeat),
+            words => {
+                self.debugger.note(words);
+                return self.command(words, repeat);
+            }
         }
         Next::Line
+    }
+
+    /// Opens the session of `--ldb`, or another one.
+    fn begin_debugging(&mut self, is_another: bool) -> Next {
+        if is_another {
+            if let Err(failure) = self.session.connect() {
+                eprintln!("{failure}");
+            }
+            println!();
+        }
+        print!("{}", debugger::INTRODUCTION);
+        let Mode::Eval(file) = &self.settings.mode else { return Next::Line };
+        let words = match eval::script(self.settings, file) {
+            Ok(words) => words,
+            Err(message) => {
+                eprintln!("{message}");
+                return Next::End(1);
+            }
+        };
+        let is_sync = self.settings.debugs == Some(true);
+        self.debugger = Debugger { is_on: true, is_due: false, is_sync };
+        let mode: &[u8] = if is_sync { b"sync" } else { b"yes" };
+        let connected = self.session.connection();
+        let asked = connected.map(|connection| connection.command(&[b"SCRIPT", &b"DEBUG"[..], mode]));
+        match asked {
+            Some(Ok(_)) => {}
+            Some(Err(lost)) => {
+                eprintln!("Error: {lost}");
+                return Next::End(1);
+            }
+            None => return Next::End(1),
+        }
+        if let Err(failure) = self.ask_debugger(&words) {
+            eprintln!("{failure}");
+            return Next::End(1);
+        }
+        if self.debugger.is_on {
+            return Next::Line;
+        }
+        println!("Eval debugging session can't start:");
+        let shown = self.session.print_reply(Expected::default());
+        Next::End(i32::from(shown.is_err()))
+    }
+
+    /// Sends a command to the debugger, or opens its session, and shows the lines that it answers.
+    fn ask_debugger(&mut self, words: &[Vec<u8>]) -> Result<(), Failure> {
+        let Some(connection) = self.session.connection() else { return Err(Lost::Closed.into()) };
+        let (text, has_ended) = debugger::text(&connection.command(words)?);
+        if has_ended {
+            self.debugger.end();
+            self.session.style.output = Output::Standard;
+        }
+        // If the reader is gone, the program ends.
+        let _ = io::stdout().write_all(&text);
+        Ok(())
+    }
+
+    /// Carries out a line that is for the debugger; at the end of its session EVAL's reply follows.
+    fn debug(&mut self, words: &[Vec<u8>], repeat: i64) -> Next {
+        for _ in 0..repeat.max(1) {
+            if !self.debugger.is_on {
+                break;
+            }
+            let mut outcome = self.ask_debugger(words);
+            if outcome.is_ok() && !self.debugger.is_on {
+                outcome = self.session.print_reply(Expected::default()).map(|_| {
+                    println!("{}", self.debugger.farewell());
+                    // The server closes it.
+                    self.session.disconnect();
+                });
+            }
+            if let Err(failure) = outcome {
+                eprintln!("{failure}");
+                self.debugger.end();
+                self.session.disconnect();
+            }
+        }
+        Next::Line
+    }
+
+    /// The text before a typed line.
+    fn prompt(&self) -> String {
+        let is_in_session = self.debugger.is_on && self.settings.debugs.is_some();
+        if is_in_session && self.session.is_connected() {
+            debugger::PROMPT.into()
+        } else {
+            self.session.prompt()
+        }
     }
 
     fn connect(&mut self, host: &[u8], port: &[u8]) {
@@ -363,7 +462,21 @@ pub fn help(settings: &Settings, words: &[Vec<u8>]) {
 /// Runs the commands that are typed or that standard input has; gives the exit status.
 pub fn run(settings: &Settings) -> Result<i32, String> {
     interrupt::catch();
+    run_shell(Shell::new(settings))
+}
+
+/// Debugs the script of `--eval`, and then is a shell like another.
+pub fn debug(settings: &Settings, file: &Path) -> Result<i32, String> {
+    eval::script(settings, file)?;
+    interrupt::catch();
     let mut shell = Shell::new(settings);
+    match shell.begin_debugging(false) {
+        Next::End(status) => Ok(status),
+        Next::Line => run_shell(shell),
+    }
+}
+
+fn run_shell(mut shell: Shell) -> Result<i32, String> {
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         shell.begin_prompt();
         run_typed(shell).map_err(|error| format!("Reading from the terminal: {}", plain(&error)))
@@ -380,12 +493,12 @@ fn run_typed(mut shell: Shell) -> io::Result<i32> {
     shell.load_preferences();
     loop {
         prompt.show_hints(shell.preferences.hints);
-        if shell.session.is_connected() {
+        if shell.session.is_connected() && !shell.debugger.is_on {
             shell.command_docs.ask(shell.settings, shell.session.place());
         }
         // One from here on until the terminal gives keys was pressed at no command.
         interrupt::take();
-        let Typed::Text(text) = prompt.read(&shell.session.prompt())? else {
+        let Typed::Text(text) = prompt.read(&shell.prompt())? else {
             if shell.session.is_subscribed && shell.session.connect().is_ok() {
                 continue;
             }

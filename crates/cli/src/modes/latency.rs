@@ -6,6 +6,7 @@ use crate::format::Output;
 use crate::interrupt;
 use crate::session::Session;
 use crate::settings::Settings;
+use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
 /// Between two PINGs.
@@ -17,6 +18,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Spectra between two legends.
 const SPECTRA_PER_LEGEND: u64 = 20;
 
+/// The longest sample that percentiles tell from others, microseconds; as redis-cli has it.
+const PERCENTILES_MAX_US: u64 = 3_000_000;
+
 /// Samples of one range, in microseconds.
 #[derive(Default)]
 struct Range {
@@ -24,19 +28,33 @@ struct Range {
     max: u64,
     total: u64,
     count: u64,
+    /// The samples, if percentiles are wanted.
+    histogram: Option<Histogram<u64>>,
 }
 
 impl Range {
+    /// An empty one, of which these percentiles may be asked for.
+    fn new(percentiles: &[(String, f64)]) -> Range {
+        let histogram = Histogram::new_with_bounds(1, PERCENTILES_MAX_US, 3).ok();
+        Range { histogram: histogram.filter(|_| !percentiles.is_empty()), ..Range::default() }
+    }
+
     fn add(&mut self, sample_us: u64) {
         self.min = if self.count == 0 { sample_us } else { self.min.min(sample_us) };
         self.max = self.max.max(sample_us);
         self.total += sample_us;
         self.count += 1;
+        if let Some(histogram) = &mut self.histogram {
+            histogram.saturating_record(sample_us);
+        }
     }
 
     /// In milliseconds, as redis-cli shows them.
-    fn line(&self, output: Output) -> String {
+    fn line(&self, output: Output, percentiles: &[(String, f64)]) -> String {
         let mean = if self.count == 0 { 0.0 } else { self.total as f64 / self.count as f64 / 1000.0 };
+        if let Some(histogram) = &self.histogram {
+            return self.line_with(histogram, mean, output, percentiles);
+        }
         let (min, max, count) = (self.min / 1000, self.max / 1000, self.count);
         match output {
             Output::Standard => format!("min: {min}, max: {max}, avg: {mean:.2} ({count} samples)"),
@@ -44,6 +62,38 @@ impl Range {
             Output::Raw => format!("{min} {max} {mean:.2} {count}\n"),
             Output::Json | Output::QuotedJson => {
                 format!("{{\"min\": {min}, \"max\": {max}, \"avg\": {mean:.2}, \"count\": {count}}}\n")
+            }
+        }
+    }
+
+    /// With percentiles all figures are shown to the microsecond (redis/redis #15352).
+    fn line_with(
+        &self,
+        histogram: &Histogram<u64>,
+        mean: f64,
+        output: Output,
+        percentiles: &[(String, f64)],
+    ) -> String {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let (min, max, count) = (ms(self.min), ms(self.max), self.count);
+        let each = |show: &dyn Fn(&str, f64) -> String, between: &str| {
+            let value = |percentile: f64| ms(histogram.value_at_percentile(percentile).min(self.max));
+            let all = percentiles.iter().map(|(name, percentile)| show(name, value(*percentile)));
+            all.collect::<Vec<_>>().join(between)
+        };
+        let plain = |_: &str, value: f64| format!("{value:.3}");
+        match output {
+            Output::Standard => {
+                let all = each(&|name, value| format!("p{name}: {value:.3}"), ", ");
+                format!("min: {min:.3}, max: {max:.3}, avg: {mean:.3} ({count} samples), {all}")
+            }
+            Output::Csv => format!("{min:.3},{max:.3},{mean:.3},{count},{}\n", each(&plain, ",")),
+            Output::Raw => format!("{min:.3} {max:.3} {mean:.3} {count} {}\n", each(&plain, " ")),
+            Output::Json | Output::QuotedJson => {
+                let all = each(&|name, value| format!("\"{name}\": {value:.3}"), ", ");
+                format!(
+                    "{{\"min\": {min:.3}, \"max\": {max:.3}, \"avg\": {mean:.3}, \"count\": {count}, \"percentiles\": {{{all}}}}}\n"
+                )
             }
         }
     }
@@ -66,15 +116,16 @@ pub fn run(settings: &Settings, history: bool) -> Result<i32, String> {
     let output = settings.style.output;
     let is_shown = output == Output::Standard;
     let covered = or(settings.interval, if history { HISTORY_INTERVAL } else { REPORT_INTERVAL });
-    let (mut range, mut begun) = (Range::default(), Instant::now());
+    let percentiles = &settings.percentiles;
+    let (mut range, mut begun) = (Range::new(percentiles), Instant::now());
     loop {
         range.add(ping(&mut session));
         if is_shown {
-            screen::show(&format!("\x1b[0G\x1b[2K{}", range.line(output)));
+            screen::show(&format!("\x1b[0G\x1b[2K{}", range.line(output, percentiles)));
         }
         if begun.elapsed() > covered && (history || !is_shown) {
             if !is_shown {
-                screen::show(&range.line(output));
+                screen::show(&range.line(output, percentiles));
             }
             if !history {
                 return Ok(0);
@@ -82,7 +133,7 @@ pub fn run(settings: &Settings, history: bool) -> Result<i32, String> {
             if is_shown {
                 println!(" -- {:.2} seconds range", begun.elapsed().as_secs_f64());
             }
-            (range, begun) = (Range::default(), Instant::now());
+            (range, begun) = (Range::new(percentiles), Instant::now());
         }
         std::thread::sleep(SAMPLE_INTERVAL);
     }
@@ -222,8 +273,33 @@ mod tests {
             (Output::Raw, "0 6 2.80 3\n"),
             (Output::Json, "{\"min\": 0, \"max\": 6, \"avg\": 2.80, \"count\": 3}\n"),
         ] {
-            assert_eq!(range.line(output), expected);
+            assert_eq!(range.line(output, &[]), expected);
         }
+    }
+
+    #[test]
+    fn percentiles_are_shown_to_the_microsecond() {
+        let percentiles = [("50".to_owned(), 50.0), ("99.9".to_owned(), 99.9)];
+        let mut range = Range::new(&percentiles);
+        (1..=100).for_each(|sample| range.add(sample));
+        range.add(u64::from(u32::MAX));
+        for (output, expected) in [
+            (
+                Output::Standard,
+                "min: 0.001, max: 4294967.295, avg: 42524.479 (101 samples), p50: 0.051, p99.9: 3000.319",
+            ),
+            (Output::Csv, "0.001,4294967.295,42524.479,101,0.051,3000.319\n"),
+            (Output::Raw, "0.001 4294967.295 42524.479 101 0.051 3000.319\n"),
+            (
+                Output::Json,
+                "{\"min\": 0.001, \"max\": 4294967.295, \"avg\": 42524.479, \"count\": 101, \"percentiles\": {\"50\": 0.051, \"99.9\": 3000.319}}\n",
+            ),
+        ] {
+            assert_eq!(range.line(output, &percentiles), expected);
+        }
+        assert!(
+            Range::new(&percentiles).line(Output::Raw, &percentiles).starts_with("0.000 0.000 0.000 0 0.000")
+        );
     }
 
     #[test]

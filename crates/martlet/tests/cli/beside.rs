@@ -108,3 +108,50 @@ fn commands_of_a_pipe_and_what_goes_wrong_in_it() {
         compare(&[&["-p", &port], arguments].concat(), b"from\0standard input\n");
     }
 }
+
+/// Debugging sessions over a pipe; redis-cli shows their colours by the terminal's name alone.
+#[test]
+fn scripts_are_debugged_as_by_redis_cli() {
+    if !is_installed("redis-cli") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let script = file("script.lua", "local x = ARGV[1]\nredis.call('SET', KEYS[1], x)\nreturn {x, 1}\n");
+    let broken = file("broken.lua", "retrun 1\n");
+    let server = Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &["server"]).unwrap();
+    let port = server.address().port().to_string();
+    let sessions: &[&[u8]] = &[
+        b"s\ns\nprint x\nc\nget k\n",
+        b"help\nlist\nw\ne  1 + 1\neval 'a b\nb 3\nc\np\n2 s\nget k\n",
+        b"a\nping\n",
+        b"s\nrestart\ns\nc\nquit\nget k\n",
+        b"\"open\nexit\n",
+        b"x\n",
+    ];
+    for mode in ["--ldb", "--ldb-sync-mode"] {
+        for session in sessions {
+            compare(&["-p", &port, mode, "--eval", &script, "k", ",", "v"], session);
+        }
+        compare(&["-p", &port, mode, "--eval", &broken], b"s\nget k\n");
+        compare(&["-p", &port, mode], b"");
+    }
+    let missing = run(ours(), &["-p", &port, "--ldb", "--eval", "/nowhere/file"], b"");
+    assert!(missing.status == Some(1) && missing.errors().contains("Can't open file '/nowhere/file'"));
+    let typed = b"script debug yes\neval \"local a = 1\\nreturn a\" 0\nhelp\ns\ns\nping\n";
+    let typed = run(ours(), &["-p", &port], typed);
+    let shown = typed.text();
+    for text in [
+        "* Stopped at 1",
+        "Redis Lua debugger help:",
+        "* Stopped at 2",
+        "dataset changes rolled back",
+        "PONG",
+    ] {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+}
