@@ -4,6 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use martlet_server::config::REDIS_VERSION;
@@ -67,19 +68,28 @@ const TOOLS: &[Tool] = &[
         name: "check-aof",
         links: &["redis-check-aof", "valkey-check-aof"],
         about: "say how far an append-only file is whole, and mend it if asked to",
-        run: |call| check_aof::main(call.name, call.arguments),
+        run: |call| {
+            martlet_cli::end_with_reader();
+            check_aof::main(call.name, call.arguments)
+        },
     },
     Tool {
         name: "check-rdb",
         links: &["redis-check-rdb", "valkey-check-rdb"],
         about: "say whether an RDB file is whole",
-        run: |call| check_rdb::main(call.name, call.arguments),
+        run: |call| {
+            martlet_cli::end_with_reader();
+            check_rdb::main(call.name, call.arguments)
+        },
     },
     Tool {
         name: "convert",
         links: &[],
         about: "turn an RDB file into another version, or into lines of JSON",
-        run: |call| convert::main(call.arguments),
+        run: |call| {
+            martlet_cli::end_with_reader();
+            convert::main(call.arguments)
+        },
     },
 ];
 
@@ -115,9 +125,11 @@ pub fn run(program: &OsStr, arguments: &[OsString]) -> i32 {
         let name = format!("martlet {}", tool.name);
         return (tool.run)(&Call { program, name: &name, arguments: rest });
     }
+    // The reader of standard output may have gone.
+    let say = |text: String| drop(std::io::stdout().write_all(text.as_bytes()));
     match (first.to_str(), rest) {
-        (Some("--help" | "-h"), []) => print!("{}", help()),
-        (Some("--version" | "-v"), []) => println!("{}", version()),
+        (Some("--help" | "-h"), []) => say(help()),
+        (Some("--version" | "-v"), []) => say(format!("{}\n", version())),
         (Some(word), _) if !word.starts_with('-') && !word.contains('/') && is_missing(word) => {
             eprintln!("{}", unknown(word));
             return 1;

@@ -64,3 +64,26 @@ fn a_word_that_is_no_tool_is_a_file_or_is_told_the_tools() {
     let (status, said) = run(martlet, &["bnech"], directory.path());
     assert!(status == Some(1) && said.contains("Bad directive or wrong number of arguments"), "{said}");
 }
+
+/// As `… | head`: what is written after the reader has gone is no panic.
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let martlet = Path::new(env!("CARGO_BIN_EXE_martlet"));
+    std::fs::write(directory.path().join("empty.aof"), "").unwrap();
+    std::fs::write(directory.path().join("whole.rdb"), b"REDIS0009\xff\0\0\0\0\0\0\0\0").unwrap();
+    let mut cases = vec![vec!["--help"], vec!["--version"], vec!["check-aof", "empty.aof"]];
+    cases.push(vec!["check-rdb", "whole.rdb"]);
+    cases.push(vec!["convert", "whole.rdb", "--json"]);
+    cases.extend(NAMES.iter().map(|name| vec![*name, "--help"]));
+    cases.extend([vec!["server", "--version"], vec!["sentinel", "--version"]]);
+    for arguments in cases {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(martlet);
+        command.args(&arguments).current_dir(directory.path()).stdin(Stdio::null()).stdout(writer);
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("panicked") && output.status.code() != Some(101), "{arguments:?}: {said}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,7 +100,8 @@ fn run(options: Options) -> Result<(), String> {
     let listener = TcpListener::bind(options.listen)
         .map_err(|why| format!("cannot listen on {}: {why}", options.listen))?;
     let address = listener.local_addr().map_err(|why| why.to_string())?;
-    println!("Serving http://{address}/ and http://{address}/metrics");
+    // Its reader may have gone.
+    let _ = writeln!(std::io::stdout(), "Serving http://{address}/ and http://{address}/metrics");
     serve(vec![listener], source, Given { allows_writes: options.allow_writes })
         .map_err(|why| why.to_string())
 }

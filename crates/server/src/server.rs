@@ -79,10 +79,10 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     crate::replication::replica::prepare(shared);
     announce(shared.storage());
     let (kind, description) = choose_backend(config.io_backend)?;
+    let (kind, backends, why) = open_backends(kind, config.io_backend, threads, martlet_net::Kind::open)?;
+    let description = why.map_or(description, |why| format!("{} ({why})", kind.name()));
     let _ = shared.backend.set(kind.name());
-    let first = kind.open().map_err(|e| e.to_string())?;
-    shared.set_waker(0, first.waker());
-    let others = start_others(shared, kind)?;
+    let (first, others) = start_others(shared, backends)?;
     crate::cluster::start(shared, bus)?;
     crate::metrics::start(shared, &config)?;
     prepared
@@ -115,11 +115,13 @@ fn serve(prepared: Prepared) -> Result<(), String> {
         shared.stop();
         (result, loading.join().unwrap_or_else(|_| Err("The thread that loads has failed.".into())))
     });
-    for thread in others {
-        let _ = thread.join();
-    }
+    // A thread whose backend has failed has said so, and has ended the server.
+    let failed = others.into_iter().filter_map(|thread| thread.join().ok().flatten()).next();
     remove_unix_socket(&config);
     loaded?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
     if let Some(why) = shared.cluster().and_then(|node| node.failure()) {
         return Err(why.into());
     }
@@ -193,38 +195,55 @@ fn run_first(
     worker.run_loop(backend)
 }
 
-/// Starts the threads besides the first and waits until all can be woken.
+/// The backends of all I/O threads. One thread's ring may open and another's not (out of locked memory): then
+/// all of them use epoll, unless io_uring alone was asked for; that is why the third value says so.
+type Backends = (martlet_net::Kind, Vec<Box<dyn Backend + Send>>, Option<String>);
+
+fn open_backends(
+    kind: martlet_net::Kind,
+    choice: IoBackend,
+    threads: usize,
+    open: impl Fn(martlet_net::Kind) -> std::io::Result<Box<dyn Backend + Send>>,
+) -> Result<Backends, String> {
+    let open_all = |kind| (0..threads).map(|_| open(kind)).collect::<Result<Vec<_>, _>>();
+    match open_all(kind) {
+        Ok(backends) => Ok((kind, backends, None)),
+        Err(why) if choice == IoBackend::Auto && kind != martlet_net::Kind::Epoll => {
+            let why = format!("io_uring does not work here for {threads} threads: {why}");
+            tracing::warn!("{why}");
+            let backends = open_all(martlet_net::Kind::Epoll).map_err(|e| e.to_string())?;
+            Ok((martlet_net::Kind::Epoll, backends, Some(why)))
+        }
+        Err(why) => Err(format!("Can't open the I/O backend {}: {why}", kind.name())),
+    }
+}
+
+/// A thread besides the first; it ends with the server, or with why its backend has failed.
+type OtherThread = std::thread::JoinHandle<Option<String>>;
+
+/// Starts the threads besides the first, all of which can be woken; the first thread's backend is returned.
 fn start_others(
     shared: &'static Shared,
-    kind: martlet_net::Kind,
-) -> Result<Vec<std::thread::JoinHandle<()>>, String> {
-    let (ready, started) = std::sync::mpsc::channel::<Result<(), String>>();
-    let mut threads = Vec::new();
-    for thread in 1..shared.thread_count() {
-        let ready = ready.clone();
+    backends: Vec<Box<dyn Backend + Send>>,
+) -> Result<(Box<dyn Backend + Send>, Vec<OtherThread>), String> {
+    let mut backends = backends.into_iter();
+    let first = backends.next().ok_or("There is no I/O thread.")?;
+    shared.set_waker(0, first.waker());
+    let start = |(thread, backend): (usize, Box<dyn Backend + Send>)| {
+        shared.set_waker(thread, backend.waker());
         let body = move || {
             guard_thread();
-            let backend = match kind.open() {
-                Ok(backend) => backend,
-                Err(error) => {
-                    let _ = ready.send(Err(error.to_string()));
-                    return;
-                }
-            };
-            shared.set_waker(thread, backend.waker());
-            let _ = ready.send(Ok(()));
-            if let Err(error) = Worker::new(shared, thread, &crate::wiring::HOOKS).run_loop(backend) {
-                tracing::error!("The I/O backend of thread {thread} has failed: {error}");
+            let failed = Worker::new(shared, thread, &crate::wiring::HOOKS).run_loop(backend).err();
+            failed.map(|error| {
                 shared.stop();
-            }
+                format!("The I/O backend of thread {thread} has failed: {error}")
+            })
         };
         let handle = std::thread::Builder::new().name(format!("io-{thread}")).spawn(body);
-        threads.push(handle.map_err(|e| format!("Can't start I/O thread {thread}: {e}"))?);
-    }
-    for _ in 1..shared.thread_count() {
-        started.recv().map_err(|e| e.to_string())??;
-    }
-    Ok(threads)
+        handle.map_err(|e| format!("Can't start I/O thread {thread}: {e}"))
+    };
+    let others: Result<Vec<OtherThread>, String> = (1..).zip(backends).map(start).collect();
+    others.map(|others| (first, others))
 }
 
 /// The kind of backend to use, and its name in the banner.
@@ -240,4 +259,41 @@ fn choose_backend(choice: IoBackend) -> Result<(martlet_net::Kind, String), Stri
         None => kind.name().to_owned(),
     };
     Ok((kind, description))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use martlet_net::Kind;
+
+    use super::*;
+
+    /// Opens rings until there are two, as a limit on locked memory does.
+    fn open(kind: Kind, opened: &Cell<usize>) -> std::io::Result<Box<dyn Backend + Send>> {
+        if kind == Kind::Uring {
+            opened.set(opened.get() + 1);
+            if opened.get() > 2 {
+                return Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
+            }
+        }
+        Kind::Epoll.open()
+    }
+
+    #[test]
+    fn a_ring_that_does_not_open_has_all_threads_use_epoll() {
+        let opened = Cell::new(0);
+        let (kind, backends, why) =
+            open_backends(Kind::Uring, IoBackend::Auto, 4, |kind| open(kind, &opened)).unwrap();
+        assert_eq!((kind, backends.len()), (Kind::Epoll, 4));
+        let why = why.unwrap();
+        assert!(why.contains("for 4 threads") && why.contains("memory"), "{why}");
+        opened.set(0);
+        let few = open_backends(Kind::Uring, IoBackend::Auto, 2, |kind| open(kind, &opened)).unwrap();
+        assert_eq!((few.0, few.1.len(), few.2), (Kind::Uring, 2, None));
+        opened.set(0);
+        // It alone was asked for.
+        let refused = open_backends(Kind::Uring, IoBackend::Uring, 3, |kind| open(kind, &opened));
+        assert!(refused.err().is_some_and(|why| why.starts_with("Can't open the I/O backend io_uring: ")));
+    }
 }

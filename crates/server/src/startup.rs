@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,11 +69,11 @@ pub fn prepare(program: &str, arguments: &[OsString], surroundings: &dyn Surroun
         Ok(Invocation::Run(line)) => (line, false),
         Ok(Invocation::CheckConfig(line)) => (line, true),
         Ok(Invocation::Version) => {
-            println!("{}", version_text());
+            say(&format!("{}\n", version_text()));
             return Start::Exit(0);
         }
         Ok(Invocation::Help) => {
-            print!("{USAGE}");
+            say(USAGE);
             return Start::Exit(0);
         }
         Err(error) => return refuse(&error.to_string()),
@@ -93,6 +94,11 @@ pub fn prepare(program: &str, arguments: &[OsString], surroundings: &dyn Surroun
     }
 }
 
+/// Writes to standard output; its reader may have gone.
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 fn refuse(message: &str) -> Start {
     eprintln!("{message}");
     Start::Exit(1)
@@ -101,7 +107,7 @@ fn refuse(message: &str) -> Start {
 /// Loads the configuration, or says why not and answers the exit status.
 fn read_configuration(line: &CommandLine, surroundings: &dyn Surroundings) -> Result<Loaded, i32> {
     if line.stdin {
-        print!("{}", early_line(LogLevel::Notice, "Reading config from stdin"));
+        say(&early_line(LogLevel::Notice, "Reading config from stdin"));
     }
     let sources = line.sources(std::io::stdin()).map_err(|error| {
         eprintln!("Cannot read standard input: {}", error_text(&error));
@@ -110,7 +116,7 @@ fn read_configuration(line: &CommandLine, surroundings: &dyn Surroundings) -> Re
     load(&sources, surroundings).map_err(|error| {
         match error {
             // Redis logs this one, and its log is standard output so far.
-            LoadError::File { .. } => print!("{}", early_line(LogLevel::Warning, &error.to_string())),
+            LoadError::File { .. } => say(&early_line(LogLevel::Warning, &error.to_string())),
             _ => eprintln!("{error}"),
         }
         1
@@ -119,10 +125,8 @@ fn read_configuration(line: &CommandLine, surroundings: &dyn Surroundings) -> Re
 
 /// What `--check-config` prints for a valid configuration.
 fn report_check(loaded: &Loaded) {
-    println!("The configuration is valid.");
-    for note in notes(loaded) {
-        println!("{}", note.text);
-    }
+    let notes = notes(loaded).into_iter().map(|note| format!("{}\n", note.text));
+    say(&std::iter::once("The configuration is valid.\n".to_owned()).chain(notes).collect::<String>());
 }
 
 /// Enters the working directory and the background, opens the log, sets limits, title and scores.

@@ -47,11 +47,14 @@ dashes before the name, as --port 26380.
 pub fn main(name: &str, arguments: &[OsString]) -> i32 {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("-h" | "--help") => {
-            print!("{USAGE}");
+            // Its reader may have gone.
+            let _ = std::io::stdout().write_all(USAGE.as_bytes());
             return 0;
         }
         Some("-v" | "--version") => {
-            println!("Redis server v={REDIS_VERSION} (Martlet {} sentinel)", env!("CARGO_PKG_VERSION"));
+            let version = env!("CARGO_PKG_VERSION");
+            let _ =
+                writeln!(std::io::stdout(), "Redis server v={REDIS_VERSION} (Martlet {version} sentinel)");
             return 0;
         }
         _ => {}

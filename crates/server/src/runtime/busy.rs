@@ -136,14 +136,14 @@ impl Worker {
         });
         match turn {
             Some(Ok(())) => true,
-            Some(Err(error)) => self.end_for(&error),
+            Some(Err(error)) => self.end_for(error),
             None => false,
         }
     }
 
     /// Ends the server since the backend is broken.
-    fn end_for(&self, error: &io::Error) -> bool {
-        tracing::error!("The I/O backend of thread {} has failed: {error}", self.thread);
+    fn end_for(&mut self, error: io::Error) -> bool {
+        self.backend_failure = Some(error);
         self.shared.stop();
         false
     }
@@ -174,7 +174,7 @@ impl Worker {
             // For the script, time stands still between two such turns: one that waits for a moment ends.
             let frozen_us = worker.turn.anchor().0;
             if let Err(error) = worker.poll_while_script_runs(Some(token), wait, backend) {
-                worker.end_for(&error);
+                worker.end_for(error);
             }
             worker.mark = mark;
             worker.turn.set_anchor(anchor);

@@ -158,6 +158,8 @@ pub struct Worker {
     /// The limit on memory, as this thread sees it.
     pub(crate) memory: eviction::Memory,
     backend: BackendPlace,
+    /// Why the backend is broken, once it is.
+    backend_failure: Option<std::io::Error>,
     /// The client whose script is busy.
     script_client: Option<Box<ScriptClient>>,
     /// Work that waits for the end of busy scripts.
@@ -204,6 +206,7 @@ impl Worker {
             routes: shared.cluster().map(ClusterNode::follow),
             memory: eviction::Memory::new(),
             backend: BackendPlace::None,
+            backend_failure: None,
             script_client: None,
             postponed: Postponed::default(),
         };
@@ -486,7 +489,10 @@ impl Worker {
         // Input that came with it made the thread pass in: a thread that closes the gate now must not wait
         // for it.
         self.leave();
-        result.unwrap_or(Ok(()))
+        match self.backend_failure.take() {
+            Some(failure) => Err(failure),
+            None => result.unwrap_or(Ok(())),
+        }
     }
 
     fn send_all(&mut self, backend: &mut dyn Backend) {
