@@ -235,8 +235,8 @@ fn shard_node(cluster: &Cluster, key: NodeKey, viewer: Viewer) -> ShardNode {
     }
 }
 
-/// CLUSTER INFO, as Redis 8.6 has it, with as many slot migrations under way. Slots that have left are emptied at
-/// once, so that no trimming is ever under way.
+/// CLUSTER INFO, as Redis 8.6 has it, with as many slot migrations under way. Slots that have left are
+/// emptied at once, so that no trimming is ever under way.
 pub fn info(cluster: &Cluster, slot_migrations: usize) -> String {
     let (mut assigned, mut suspected, mut failed) = (0, 0, 0);
     for owner in (0..SLOTS).filter_map(|slot| cluster.owner(slot)) {

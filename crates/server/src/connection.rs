@@ -297,6 +297,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Whether slots leave or come by it.
+    pub fn moves_slots(&self) -> bool {
+        self.session.import.is_some() || self.session.peer.is_some()
+    }
+
     /// A request is over: ASKING held for it, unless it was ASKING itself, or is in a transaction.
     pub(crate) fn forget_asking(&mut self) {
         let is_waiting = matches!(self.suspended, Some(Suspended::Paused | Suspended::Deferred));

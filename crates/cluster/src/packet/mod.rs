@@ -28,7 +28,8 @@ pub const LIGHT_HEADER_BYTES: usize = 16;
 pub const GOSSIP_BYTES: usize = 104;
 /// Length of a [`Secret`].
 pub const SECRET_BYTES: usize = 40;
-/// Martlet's nodes put this into the last of the header's unused bytes, which others leave zero and do not read.
+/// Martlet's nodes put this into the last of the header's unused bytes, which others leave zero and do not
+/// read.
 const MARTLET: [u8; 2] = *b"ML";
 /// The bit of a kind which says that the header is a light one.
 const LIGHT: u16 = 0x8000;

@@ -19,6 +19,7 @@
 //! succeed leaves no key of its slots.
 
 mod job;
+mod message;
 mod parse;
 mod pull;
 mod task;
@@ -30,6 +31,7 @@ use martlet_base::random::Random;
 use crate::id::NodeId;
 use crate::machine::{CommandError, Time};
 pub use job::{Job, JobId, Operation, State};
+pub use message::Message;
 pub use parse::{Establish, Finish, Request, parse_establish, parse_finish, parse_requests};
 pub use task::{Step, Task};
 
@@ -45,57 +47,13 @@ const LOST_SOURCE: &str = "Connection lost to source. Check CLUSTER GETSLOTMIGRA
 const UNEXPECTED: &str = "Unexpected state machine transition";
 const NOT_MINE: &str = "Slots are no longer owned by myself";
 
-/// Messages between the ends (CLUSTER SYNCSLOTS).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// A sign of life.
-    Ack,
-    /// The source has sent all keys of the cut.
-    SnapshotEof,
-    /// The target has them, and asks for an end.
-    RequestPause,
-    /// Nothing follows this.
-    Paused,
-    /// The target asks whether it may take the slots.
-    RequestFailover,
-    /// It may.
-    FailoverGranted,
-    /// Nothing follows this, and the target may take the slots (Redis).
-    StreamEof,
-    /// Anything else.
-    Unknown,
-}
-
-impl Message {
-    const ALL: [(Message, &'static str); 7] = [
-        (Message::Ack, "ACK"),
-        (Message::SnapshotEof, "SNAPSHOT-EOF"),
-        (Message::RequestPause, "REQUEST-PAUSE"),
-        (Message::Paused, "PAUSED"),
-        (Message::RequestFailover, "REQUEST-FAILOVER"),
-        (Message::FailoverGranted, "FAILOVER-GRANTED"),
-        (Message::StreamEof, "STREAM-EOF"),
-    ];
-
-    /// The message of this word.
-    pub fn named(word: &[u8]) -> Message {
-        let is_it = |(_, name): &&(Message, &str)| name.as_bytes().eq_ignore_ascii_case(word);
-        Message::ALL.iter().find(is_it).map_or(Message::Unknown, |(message, _)| *message)
-    }
-
-    /// Its word.
-    pub fn name(self) -> &'static str {
-        Message::ALL.iter().find(|(message, _)| *message == self).map_or("", |(_, name)| name)
-    }
-}
-
 /// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Connect to the target; then [`SlotMigrations::connected`] and so on, or [`SlotMigrations::fail`].
     Connect(JobId),
-    /// Delete keys of slots that are not this node's yet, and have replicas and the append-only file hear of the
-    /// import.
+    /// Delete keys of slots that are not this node's yet, and have replicas and the append-only file hear of
+    /// the import.
     Mark(JobId),
     /// Connect to the source, and ask it for the slots; then [`SlotMigrations::reached`] and so on.
     Pull(JobId),

@@ -240,8 +240,8 @@ impl SlotMigrations {
         }
     }
 
-    /// The thread of an export is about to send STREAM-EOF, after the last change; whether it may. From then on
-    /// the target may have the slots.
+    /// The thread of an export is about to send STREAM-EOF, after the last change; whether it may. From then
+    /// on the target may have the slots.
     pub fn consents(&mut self, now: Time, id: JobId) -> bool {
         let Some(at) = self.current(id).filter(|at| self.jobs[*at].state == State::Paused) else {
             return false;

@@ -1,6 +1,6 @@
-//! A slot migration as Redis 8.4 and later have it (CLUSTER MIGRATION): a task, which its target begins and tries
-//! again until it succeeds or is cancelled. Each attempt is a [`super::Job`], to which the safety of keys and
-//! writes is left; a task has Redis' words for how far it is.
+//! A slot migration as Redis 8.4 and later have it (CLUSTER MIGRATION): a task, which its target begins and
+//! tries again until it succeeds or is cancelled. Each attempt is a [`super::Job`], to which the safety of
+//! keys and writes is left; a task has Redis' words for how far it is.
 
 use super::job::ranges_text;
 use super::{JobId, Operation};

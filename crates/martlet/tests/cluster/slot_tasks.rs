@@ -1,6 +1,6 @@
-//! CLUSTER MIGRATION between whole processes: slots that their next node asks for, as in Redis 8.4, under load, with
-//! ends that go and links that are cut. `MARTLET_CLUSTER_REDIS` names a redis-server of version 8.4 or later that is
-//! then one end of it.
+//! CLUSTER MIGRATION between whole processes: slots that their next node asks for, as in Redis 8.4, under
+//! load, with ends that go and links that are cut. `MARTLET_CLUSTER_REDIS` names a redis-server of version
+//! 8.4 or later that is then one end of it.
 
 use std::time::Instant;
 
@@ -114,8 +114,8 @@ fn slots_are_asked_for_between_redis_and_this_server() {
     }
 }
 
-/// Connections that are killed, and tasks that are cancelled, at any time: the slots are one node's, no write is lost,
-/// and what was not cancelled succeeds at last.
+/// Connections that are killed, and tasks that are cancelled, at any time: the slots are one node's, no write
+/// is lost, and what was not cancelled succeeds at last.
 #[test]
 fn a_task_that_is_cut_off_is_tried_again_and_leaves_the_slots_whole() {
     let seed = Random::from_entropy().below(1 << 40);
@@ -173,8 +173,8 @@ fn begin_endless(from: &Node, to: &Node) -> String {
     id
 }
 
-/// Until the slots are the target's its keys are invisible; the changes wait at the target, which INFO shows, and
-/// another task is refused.
+/// Until the slots are the target's its keys are invisible; the changes wait at the target, which INFO shows,
+/// and another task is refused.
 #[test]
 fn keys_and_changes_on_their_way_are_invisible() {
     let (from, to, replica) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
@@ -209,8 +209,8 @@ fn keys_and_changes_on_their_way_are_invisible() {
     until("the source has none", || from.ask(&["DBSIZE"]) == "0");
 }
 
-/// A replica that takes over for the target deletes what it has of the slots; one that takes over for the source is
-/// asked next.
+/// A replica that takes over for the target deletes what it has of the slots; one that takes over for the
+/// source is asked next.
 #[test]
 fn failovers_of_either_end() {
     let nodes = [const { () }; 4].map(|()| Node::ours(&[]));
@@ -244,7 +244,8 @@ fn begin_endless_again(from: &Node, to: &Node) -> String {
     id
 }
 
-/// A target that is killed in the middle: writes go on, and the target has none of the keys when it comes back.
+/// A target that is killed in the middle: writes go on, and the target has none of the keys when it comes
+/// back.
 #[test]
 fn a_killed_target_costs_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -264,8 +265,8 @@ fn a_killed_target_costs_nothing() {
     assert_eq!([to.ask(&["DBSIZE"]), to.ask(&["GET", &format!("{KEY}1")])], ["50", "1"]);
 }
 
-/// The parameters: how far behind a target may be, how long writes wait, when a slow target is given up, how many
-/// tasks are remembered.
+/// The parameters: how far behind a target may be, how long writes wait, when a slow target is given up, how
+/// many tasks are remembered.
 #[test]
 fn the_limits_of_a_task() {
     let options = ["--enable-debug-command", "yes"];

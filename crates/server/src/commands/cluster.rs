@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_cluster::machine::CommandError;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, command, container};
+use martlet_protocol::reply::Reply;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::clients::flag;
@@ -45,6 +46,22 @@ fn settled(call: &mut Call<'_>) -> Result<&'static ClusterNode, Error> {
 /// A refusal of the machine, as a reply.
 fn reply_error(error: CommandError) -> Error {
     Error::Text(format!("ERR {error}"))
+}
+
+/// It reads slot migrations.
+const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
+/// It changes slot migrations, and so runs alone.
+const CHANGE: Flags = ADMIN.with(Flags::EXCLUSIVE);
+
+/// The arguments from one on.
+fn words<'a>(call: &Call<'a>, first: usize) -> Vec<&'a [u8]> {
+    call.args.iter().skip(first).collect()
+}
+
+/// A field of a map and its text.
+fn text(reply: &mut Reply, name: &str, value: &str) {
+    reply.bulk(name.as_bytes());
+    reply.bulk(value.as_bytes());
 }
 
 const SESSION: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);

@@ -218,7 +218,11 @@ impl Worker {
             let due_ms = connection.last_active_ms.max(connection.info.created_ms) + timeout_ms + 1;
             if due_ms > self.now_ms {
                 next_ms = next_ms.min(due_ms);
-            } else if connection.is_monitor || connection.is_replica() || connection.is_subscriber() || waits
+            } else if connection.is_monitor
+                || connection.is_replica()
+                || connection.moves_slots()
+                || connection.is_subscriber()
+                || waits
             {
                 // Is idle as soon as it does none of these any more.
                 next_ms = next_ms.min(self.now_ms + IDLE_LOOK_MS);

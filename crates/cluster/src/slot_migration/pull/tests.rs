@@ -9,7 +9,8 @@ use martlet_base::random::Random;
 const SOURCE: u8 = b'a';
 const TARGET: u8 = b'b';
 
-/// A node of a cluster in which the source has the lower half of the slots but for `lost`, which the target has.
+/// A node of a cluster in which the source has the lower half of the slots but for `lost`, which the target
+/// has.
 fn cluster(myself: u8, lost: &str) -> Cluster {
     let line = |byte: u8, port: u16, slots: &str| {
         let flags = if byte == myself { "myself,master" } else { "master" };
@@ -284,8 +285,8 @@ fn the_archive_is_bounded() {
     assert_eq!(kept, [4, 3, 2]);
 }
 
-/// Any order of events: at no time does the target own the slots while the source takes writes for them, and after an
-/// end neither holds anything.
+/// Any order of events: at no time does the target own the slots while the source takes writes for them, and
+/// after an end neither holds anything.
 #[test]
 fn no_order_of_events_has_both_ends_write() {
     let first = std::env::var("MARTLET_CLUSTER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);

@@ -180,8 +180,8 @@ impl Worker {
         });
     }
 
-    /// Begins an import that this node has asked for: without keys that were left here earlier, and with the mark
-    /// by which replicas and files know it.
+    /// Begins an import that this node has asked for: without keys that were left here earlier, and with the
+    /// mark by which replicas and files know it.
     fn mark_import(&mut self, node: &ClusterNode, job: JobId) {
         self.delete_others_slots(node, job);
         let Some(of) = node.migrate(|machine, _| machine.job(job).cloned()) else { return };
@@ -234,8 +234,7 @@ impl Worker {
                 let started = export::start_for_target(shared, node, link.clone(), writer);
                 started.map_err(|error| error.to_string())?;
             }
-            let libraries = channel.is_some().then(|| dumped_libraries(shared)).unwrap_or_default();
-            let channel = channel.map(|client| (client, libraries));
+            let channel = channel.map(|client| (client, dumped_libraries(shared)));
             let begins = Some((Taker::new(feed.clone(), 0), reader));
             link.has_snapshot.store(true, Ordering::SeqCst);
             let receiver = Box::new(SlotsReceiver { shared, link: link.clone(), begins, feed, channel });

@@ -1,8 +1,10 @@
 //! The thread of an export: connects to the target, sends it the cut's keys, then what of the stream concerns
-//! the slots. A target that has asked for the slots (a task) gets the keys by another of its connections, and the
-//! stream by a feed of the one that it asked by. The thread sees bytes and no keys, and is never inside the gate.
+//! the slots. A target that has asked for the slots (a task) gets the keys by another of its connections, and
+//! the stream by a feed of the one that it asked by. The thread sees bytes and no keys, and is never inside
+//! the gate.
 //!
-//! Invariant: PAUSED, or STREAM-EOF, leaves after all of the stream up to the offset at which writes began to wait.
+//! Invariant: PAUSED, or STREAM-EOF, leaves after all of the stream up to the offset at which writes began to
+//! wait.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd;

@@ -1,9 +1,9 @@
-//! The thread of an import that this node has asked for (CLUSTER MIGRATION IMPORT): makes two connections to the
-//! source, keeps the changes that come by the first while the snapshot comes by the second, and hands both on to a
-//! connection of an I/O thread, which runs them as it does an import of Valkey's kind.
+//! The thread of an import that this node has asked for (CLUSTER MIGRATION IMPORT): makes two connections to
+//! the source, keeps the changes that come by the first while the snapshot comes by the second, and hands
+//! both on to a connection of an I/O thread, which runs them as it does an import of Valkey's kind.
 //!
-//! Invariant: whole requests are handed on, the snapshot's before the changes, each in its order; the source hears of
-//! no change as applied before it is.
+//! Invariant: whole requests are handed on, the snapshot's before the changes, each in its order; the source
+//! hears of no change as applied before it is.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write as _};
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use martlet_base::disk::error_text;
 use martlet_base::sync::lock;
@@ -266,8 +266,8 @@ struct Transfer<'p> {
     changes: Requests,
     /// Bytes of changes that were handed on.
     handed: u64,
-    /// The last acknowledgement: when, and of how many bytes.
-    acked: (Instant, u64),
+    /// The last acknowledgement: when, as a raw reading of the clock, and of how many bytes.
+    acked: (u64, u64),
     has_drained: bool,
 }
 
@@ -292,7 +292,7 @@ impl<'p> Transfer<'p> {
             snapshot: Requests::default(),
             changes: Requests::default(),
             handed: 0,
-            acked: (Instant::now(), 0),
+            acked: (pull.shared.clock.raw(), 0),
             has_drained: false,
         }
     }
@@ -380,7 +380,9 @@ impl<'p> Transfer<'p> {
     /// Reports to the source how much has been applied.
     fn acknowledge(&mut self) -> Result<(), Ended> {
         let applied = self.pull.link.applied.load(Ordering::Acquire);
-        let (since, acked) = (self.acked.0.elapsed(), self.acked.1);
+        let clock = &self.pull.shared.clock;
+        let now = clock.raw();
+        let (since, acked) = (Duration::from_nanos(clock.elapsed_ns(self.acked.0, now)), self.acked.1);
         let is_idle = self.rdb.is_none() && self.out.is_empty() && self.kept.is_empty();
         let drains = !self.has_drained && is_idle && applied == self.handed;
         if drains && self.pull.node.migrate(|machine, _| machine.has_snapshot(self.pull.link.job)) {
@@ -396,7 +398,7 @@ impl<'p> Transfer<'p> {
         };
         let mut bytes = Vec::new();
         encode_request(&["CLUSTER", "SYNCSLOTS", "ACK", step.name(), &applied.to_string()], &mut bytes);
-        self.acked = (Instant::now(), applied);
+        self.acked = (now, applied);
         self.main.stream.send(&bytes).map_err(|error| {
             Ended::Failed(format!("Main channel - Failed to send ACK: {}", error_text(&error)))
         })

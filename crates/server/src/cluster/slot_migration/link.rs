@@ -1,5 +1,5 @@
-//! The thread of an export, and that of an import which this node has asked for, as others see them: their orders,
-//! and how far they have come.
+//! The thread of an export, and that of an import which this node has asked for, as others see them: their
+//! orders, and how far they have come.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,8 +20,8 @@ use crate::replication::source::Taker;
 pub(super) struct Orders {
     pub(super) messages: VecDeque<(u64, Message)>,
     pub(super) begun: Option<(Option<Taker>, Reader<'static>)>,
-    /// The connections of a target that has asked for the slots: that of its messages and the stream, and that of
-    /// the snapshot.
+    /// The connections of a target that has asked for the slots: that of its messages and the stream, and
+    /// that of the snapshot.
     pub(super) clients: [Option<Arc<ClientInfo>>; 2],
     /// What that of the stream is fed from, until the thread has it.
     pub(super) feed: Option<FeedWriter>,
@@ -114,8 +114,8 @@ impl ExportLink {
         self.filtered.load(Ordering::Acquire).saturating_sub(self.applied.load(Ordering::Acquire))
     }
 
-    /// The cut has been made: its keys come from `taker`, unless they go by another connection, and the stream
-    /// from `reader`.
+    /// The cut has been made: its keys come from `taker`, unless they go by another connection, and the
+    /// stream from `reader`.
     pub fn begin(&self, taker: Option<Taker>, reader: Reader<'static>) {
         self.sent.store(reader.at(), Ordering::Release);
         lock(&self.orders).begun = Some((taker, reader));

@@ -2,20 +2,12 @@
 //! SYNCSLOTS for nodes.
 
 use martlet_cluster::slot_migration::{Message, Operation, parse_establish, parse_finish, parse_requests};
-use martlet_command::{Control, Error, Flags, Group, Outcome, command};
+use martlet_command::{Control, Error, Flags, Group, Outcome, Tip, command};
 use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
-use super::{migration, node, reply_error};
+use super::{ADMIN, CHANGE, migration, node, reply_error, text, words};
 use crate::runtime::request_flags::is_from_primary;
-
-pub(super) const ADMIN: Flags = Flags::NO_ASYNC_LOADING.with(Flags::ADMIN).with(Flags::STALE);
-/// It changes pending migrations, and so runs alone.
-pub(super) const CHANGE: Flags = ADMIN.with(Flags::EXCLUSIVE);
-
-pub(super) fn words<'a>(call: &Call<'a>, first: usize) -> Vec<&'a [u8]> {
-    call.args.iter().skip(first).collect()
-}
 
 pub(super) static MIGRATESLOTS: ServerCommand = command(
     "cluster|migrateslots",
@@ -106,11 +98,6 @@ fn getslotmigrations(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn text(reply: &mut Reply, name: &str, value: &str) {
-    reply.bulk(name.as_bytes());
-    reply.bulk(value.as_bytes());
-}
-
 fn number(reply: &mut Reply, name: &str, value: i64) {
     reply.bulk(name.as_bytes());
     reply.int(value);
@@ -120,7 +107,8 @@ pub(super) static SYNCSLOTS: ServerCommand = command("cluster|syncslots", -3, sy
     .flags(CHANGE.with(Flags::SYSTEM))
     .control(Control::TrackSlots)
     .syntax("message ?*argument")
-    .doc(Group::Cluster, "9.0.0", "Depends on subcommand.", "Messages between the ends of a slot migration.");
+    .doc(Group::Cluster, "8.4.0", "Depends on subcommand.", "Messages between the ends of a slot migration.")
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT]);
 
 fn syncslots(call: &mut Call<'_>) -> Outcome {
     node(call)?;

@@ -1,5 +1,5 @@
-//! CLUSTER MIGRATION, with which a node asks for slots of another, as in Redis 8.4; and the messages of SYNCSLOTS by
-//! which two nodes carry that out.
+//! CLUSTER MIGRATION, with which a node asks for slots of another, as in Redis 8.4; and the messages of
+//! SYNCSLOTS by which two nodes carry that out.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use martlet_command::{Error, Group, Outcome, command};
 use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
-use super::migrate::{CHANGE, text, words};
-use super::{node, reply_error};
+use super::{CHANGE, node, reply_error, text, words};
 use crate::cluster::slot_migration::state::NodePeer;
 use crate::replication::feed::{Feed, FeedWriter};
 use crate::replication::source::Taker;
@@ -22,22 +21,18 @@ const UNKNOWN: Error = Error::Fixed("ERR unknown argument");
 const NODES_ONLY: Error =
     Error::Fixed("ERR CLUSTER SYNCSLOTS subcommands are only allowed for internal clients");
 
-pub(super) static MIGRATION: ServerCommand = command(
-    "cluster|migration",
-    -4,
-    migration as ServerHandler,
-)
-.flags(CHANGE)
-.syntax(
-    "subcommand(import-token:x=IMPORT *import(start-slot:i end-slot:i)|cancel=CANCEL(task-id:s=ID|all=ALL)|\
-     status=STATUS(?task-id:s=ID|?all=ALL))",
-)
-.doc(
-    Group::Cluster,
-    "8.4.0",
-    "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
-    "Brings slots of another node here, all at once; lists and ends that.",
-);
+pub(super) static MIGRATION: ServerCommand = command("cluster|migration", -4, migration as ServerHandler)
+    .flags(CHANGE)
+    .syntax(
+        "subcommand(*import=IMPORT(start-slot:i end-slot:i)|cancel=CANCEL(task-id=ID|all:x=ALL)|\
+     status=STATUS(?task-id=ID|?all:x=ALL))",
+    )
+    .doc(
+        Group::Cluster,
+        "8.4.0",
+        "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+        "Brings slots of another node here, all at once; lists and ends that.",
+    );
 
 fn migration(call: &mut Call<'_>) -> Outcome {
     node(call)?;
@@ -136,7 +131,7 @@ pub(super) fn message(call: &mut Call<'_>) -> Option<Outcome> {
         };
     }
     let is_ours = ["sync", "rdbchannel", "conf", "fail"].iter().any(|word| is(word.as_bytes()));
-    if !is_ours && !(is(b"ack") && argc == 5) {
+    if !(is_ours || is(b"ack") && argc == 5) {
         return None;
     }
     if is_from_primary(call.connection) {
