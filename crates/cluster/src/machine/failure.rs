@@ -1,7 +1,7 @@
 //! Unreachable nodes: suspicion, reports of primaries, FAIL, and the way back.
 
 use super::gossip::UNWELL;
-use super::{Cluster, Node, NodeKey};
+use super::{Cluster, Node, NodeKey, Time};
 use crate::flags::NodeFlags;
 use crate::packet::{Body, PingKind};
 
@@ -31,11 +31,12 @@ impl Cluster {
         for _ in 0..PING_SAMPLE {
             let key = keys[self.random.below(keys.len() as u64) as usize];
             let node = &self.table[key];
-            let is_busy = node.link.is_none() || node.ping_sent_ms.is_some();
+            let is_busy = node.link.is_none() || node.ping_sent.is_some();
             if is_busy || key == self.myself || node.is_in_handshake() {
                 continue;
             }
-            if oldest.is_none_or(|oldest| self.table[oldest].pong_received_ms > node.pong_received_ms) {
+            let pong_ms = |key: NodeKey| self.table[key].pong_received.map(|at| at.mono_ms);
+            if oldest.is_none_or(|oldest| pong_ms(oldest) > pong_ms(key)) {
                 oldest = Some(key);
             }
         }
@@ -62,9 +63,9 @@ impl Cluster {
 
     /// Whether [`Cluster::check_node`] may find something to do.
     fn is_due(&self, key: NodeKey, node: &Node) -> bool {
-        let is_long_ago = |time: i64| self.now.mono_ms - time > self.ping_interval_ms();
-        node.ping_sent_ms.is_some()
-            || node.pong_received_ms.is_none_or(is_long_ago)
+        let is_long_ago = |time: Time| self.now.mono_ms - time.mono_ms > self.ping_interval_ms();
+        node.ping_sent.is_some()
+            || node.pong_received.is_none_or(is_long_ago)
             || self.manual.as_ref().is_some_and(|manual| manual.replica == Some(key))
     }
 
@@ -100,9 +101,10 @@ impl Cluster {
     fn check_node(&mut self, key: NodeKey) {
         let (now, timeout_ms) = (self.now.mono_ms, self.settings.node_timeout_ms);
         let since = |time: Option<i64>| time.map_or(i64::MAX, |time| now - time);
+        let mono = |time: Option<Time>| time.map(|time| time.mono_ms);
         let node = &self.table[key];
-        let (ping_ms, data_ms) = (since(node.ping_sent_ms), since(node.data_received_ms));
-        let has_ping = node.ping_sent_ms.is_some();
+        let (ping_ms, data_ms) = (since(mono(node.ping_sent)), since(node.data_received_ms));
+        let has_ping = node.ping_sent.is_some();
         if let Some(link) = node.link
             && self.links.get(&link).is_some_and(|link| now - link.created_ms > timeout_ms)
             && has_ping
@@ -113,7 +115,7 @@ impl Cluster {
         }
         let node = &self.table[key];
         if let Some(link) = node.link {
-            if !has_ping && since(node.pong_received_ms) > self.ping_interval_ms() {
+            if !has_ping && since(mono(node.pong_received)) > self.ping_interval_ms() {
                 self.send_ping(link, PingKind::Ping);
                 return;
             }
@@ -195,11 +197,11 @@ impl Cluster {
 
     /// A node has answered: it is not suspected any more, nor failing if that was of no use.
     pub(super) fn answered(&mut self, key: NodeKey) {
-        let now = self.now.mono_ms;
+        let (time, now) = (self.now, self.now.mono_ms);
         let undo_ms = self.settings.node_timeout_ms * FAIL_UNDO;
         let node = &mut self.table[key];
-        node.pong_received_ms = Some(now);
-        node.ping_sent_ms = None;
+        node.pong_received = Some(time);
+        node.ping_sent = None;
         // A voter stays failing for a while, so that others may take its slots.
         let is_lasting = node.is_voter() && node.failed_ms.is_some_and(|failed| now - failed <= undo_ms);
         if node.is_suspected() {

@@ -1,7 +1,7 @@
 //! PING, PONG and MEET: the gossip about other nodes, and the part of it that is believed.
 
 use super::links::LinkId;
-use super::{Cluster, Node, NodeKey};
+use super::{Cluster, Node, NodeKey, Time};
 use crate::flags::NodeFlags;
 use crate::id::NodeId;
 use crate::node::{Address, Announced};
@@ -29,7 +29,7 @@ impl Cluster {
             return;
         };
         if let Some(key) = receiver.filter(|_| !is_inbound && kind == PingKind::Ping) {
-            self.table[key].ping_sent_ms = Some(self.now.mono_ms);
+            self.table[key].ping_sent = Some(self.now);
         }
         let gossip = self.choose_gossip(receiver).into_iter().map(|key| self.gossip_of(key)).collect();
         let understands = receiver.is_some_and(|key| self.table[key].flags.has(NodeFlags::EXTENSIONS));
@@ -74,14 +74,14 @@ impl Cluster {
 
     fn gossip_of(&self, key: NodeKey) -> Gossip {
         let node = &self.table[key];
-        let seconds = |mono: Option<i64>| {
-            mono.map_or(0, |mono| u32::try_from(self.unix_ms(mono) / 1000).unwrap_or_default())
+        let seconds = |time: Option<Time>| {
+            time.map_or(0, |time| u32::try_from(time.unix_ms / 1000).unwrap_or_default())
         };
         let (port, other_port) = self.ports(node.address.tcp_port, node.address.tls_port);
         Gossip {
             node: node.id,
-            ping_sent_s: seconds(node.ping_sent_ms),
-            pong_received_s: seconds(node.pong_received_ms),
+            ping_sent_s: seconds(node.ping_sent),
+            pong_received_s: seconds(node.pong_received),
             address: node.address.host.clone(),
             port,
             other_port,
@@ -158,10 +158,12 @@ impl Cluster {
         let address = self.address_of(news);
         let node = &mut self.table[key];
         // If the node is well, another node's pong spares the ping from here.
-        if !is_unwell && node.ping_sent_ms.is_none() && node.reports.is_empty() {
+        if !is_unwell && node.ping_sent.is_none() && node.reports.is_empty() {
             let mono_ms = now.mono_ms - (now.unix_ms - unix_ms);
-            if unix_ms <= now.unix_ms + CLOCK_TOLERANCE_MS && Some(mono_ms) > node.pong_received_ms {
-                node.pong_received_ms = Some(mono_ms);
+            if unix_ms <= now.unix_ms + CLOCK_TOLERANCE_MS
+                && node.pong_received.is_none_or(|at| mono_ms > at.mono_ms)
+            {
+                node.pong_received = Some(Time { mono_ms, unix_ms });
             }
         }
         // It cannot be reached from here, but the sender reaches it elsewhere.
@@ -209,8 +211,8 @@ impl Cluster {
         self.todo.state = true;
     }
 
-    /// Takes part in the agreement on a secret: the smallest of all nodes' is that of the cluster. A connection
-    /// that the other end made is no proof of who it is, and so changes nothing.
+    /// Takes part in the agreement on a secret: the smallest of all nodes' is that of the cluster. A
+    /// connection that the other end made is no proof of who it is, and so changes nothing.
     pub(super) fn hear_secret(&mut self, sender: NodeKey, extensions: &[Extension], is_inbound: bool) {
         let heard = extensions.iter().find_map(|extension| match extension {
             Extension::Secret(secret) => Some(*secret),

@@ -52,11 +52,11 @@ impl Cluster {
         link.own_host = own_host.into();
         let Some(key) = link.node else { return };
         // The time of a ping that was sent before the connection was lost stays.
-        let ping_sent_ms = self.table[key].ping_sent_ms;
+        let ping_sent = self.table[key].ping_sent;
         let is_meeting = self.table[key].flags.has(NodeFlags::MEET);
         self.send_ping(id, if is_meeting { PingKind::Meet } else { PingKind::Ping });
         let node = &mut self.table[key];
-        node.ping_sent_ms = ping_sent_ms.or(node.ping_sent_ms);
+        node.ping_sent = ping_sent.or(node.ping_sent);
         self.finish();
     }
 
@@ -66,7 +66,7 @@ impl Cluster {
         let Some(link) = self.forget_link(id) else { return };
         if let Some(key) = link.node.filter(|_| !link.is_inbound && !link.is_connected) {
             // A ping that could not be sent is one that is not answered.
-            self.table[key].ping_sent_ms.get_or_insert(now.mono_ms);
+            self.table[key].ping_sent.get_or_insert(now);
         }
         self.finish();
     }

@@ -461,7 +461,8 @@ impl Cluster {
     /// A node's line.
     pub fn entry(&self, key: NodeKey) -> Entry {
         let node = &self.table[key];
-        let unix = |mono: Option<i64>| mono.map_or(0, |mono| self.unix_ms(mono));
+        // A time that happened is told as it was, however the clock has been set since.
+        let unix = |time: Option<Time>| time.map_or(0, |time| time.unix_ms);
         let open = if key == self.myself { self.open_slots() } else { Vec::new() };
         Entry {
             id: node.id,
@@ -470,8 +471,8 @@ impl Cluster {
             shard: Some(node.shard),
             flags: node.flags,
             primary: node.primary.map(|primary| self.table[primary].id),
-            ping_sent_ms: unix(node.ping_sent_ms),
-            pong_received_ms: unix(node.pong_received_ms),
+            ping_sent_ms: unix(node.ping_sent),
+            pong_received_ms: unix(node.pong_received),
             config_epoch: self.shard_epoch(key),
             is_connected: key == self.myself || self.is_linked(key),
             slots: node.slots().clone(),
@@ -486,11 +487,6 @@ impl Cluster {
         let mut open: Vec<(u16, Open)> = migrating.chain(importing).collect();
         open.sort_by_key(|(slot, _)| *slot);
         open
-    }
-
-    /// A time of the clock that never jumps, on the one that may.
-    fn unix_ms(&self, mono_ms: i64) -> i64 {
-        self.now.unix_ms - (self.now.mono_ms - mono_ms)
     }
 }
 

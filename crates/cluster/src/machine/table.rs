@@ -38,9 +38,9 @@ pub struct Node {
     /// When it became known.
     pub created_ms: i64,
     /// When the ping was sent that it has not answered.
-    pub ping_sent_ms: Option<i64>,
+    pub ping_sent: Option<Time>,
     /// When it last answered.
-    pub pong_received_ms: Option<i64>,
+    pub pong_received: Option<Time>,
     /// When anything was received of it.
     pub data_received_ms: Option<i64>,
     /// It takes part in the secret of Redis 8's nodes and Martlet's.
@@ -75,8 +75,8 @@ impl Node {
             primary: None,
             replicas: Vec::new(),
             created_ms: now.mono_ms,
-            ping_sent_ms: None,
-            pong_received_ms: None,
+            ping_sent: None,
+            pong_received: None,
             data_received_ms: None,
             shares_secret: false,
             offset: 0,
@@ -96,8 +96,8 @@ impl Node {
         self.flags = entry.flags;
         self.address = entry.address.clone();
         self.announced = entry.announced.clone();
-        self.ping_sent_ms = (entry.ping_sent_ms != 0).then_some(now.mono_ms);
-        self.pong_received_ms = (entry.pong_received_ms != 0).then_some(now.mono_ms);
+        self.ping_sent = (entry.ping_sent_ms != 0).then_some(now);
+        self.pong_received = (entry.pong_received_ms != 0).then_some(now);
         self.failed_ms = self.is_failed().then_some(now.mono_ms);
         // A replica's line has its primary's.
         self.config_epoch = if entry.primary.is_some() { 0 } else { entry.config_epoch };

@@ -713,3 +713,18 @@ fn nodes_that_know_no_secret_are_sent_none() {
     net.nodes[0].table[key].shares_secret = false;
     assert!(!sends(&mut net));
 }
+
+/// The times of a node's line are those of its events, whatever the clock is set to later.
+#[test]
+fn a_time_that_happened_does_not_move_with_the_clock() {
+    let mut net = Net::cluster(2);
+    let me = net.nodes[0].my_key();
+    let key = net.nodes[0].nodes().map(|(key, _)| key).find(|key| *key != me).unwrap();
+    let pong = |net: &Net| net.nodes[0].entry(key).pong_received_ms;
+    let before = pong(&net);
+    assert!(before > 0);
+    for unix_ms in [before + 1, 5, 10_000_000_000] {
+        net.nodes[0].now = Time { mono_ms: net.now + 17, unix_ms };
+        assert_eq!(pong(&net), before);
+    }
+}
