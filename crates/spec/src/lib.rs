@@ -14,6 +14,7 @@ pub mod flags;
 pub mod handshake;
 pub mod module;
 pub mod syntax;
+pub mod tracking;
 
 pub use about::{Change, Deprecation, Tip};
 pub use cursor::Cursor;

@@ -2,10 +2,12 @@
 
 use martlet_base::number::parse_i64;
 use martlet_spec::handshake::{INVALID_NAME, is_valid_name};
+use martlet_spec::tracking::parse_pause;
 use martlet_spec::{Acl, Error, Flags, Group, Outcome, command, container};
 
 use super::core::ReplyMode;
-use super::{Call, Handler, SentinelCommand, Session, write_help};
+use super::tracking::{CACHING, GETREDIR, TRACKING, TRACKINGINFO};
+use super::{Call, Handler, OPEN, SentinelCommand, Session, about, write_help};
 
 /// The family.
 pub static COMMANDS: &[&SentinelCommand] = &[&CLIENT];
@@ -13,16 +15,29 @@ pub static COMMANDS: &[&SentinelCommand] = &[&CLIENT];
 static CLIENT: SentinelCommand = container(
     "client",
     -2,
-    &[&GETNAME, &HELP, &ID, &INFO, &KILL, &LIST, &NO_EVICT, &REPLY, &SETINFO, &SETNAME],
+    &[
+        &CACHING,
+        &GETNAME,
+        &GETREDIR,
+        &HELP,
+        &ID,
+        &INFO,
+        &KILL,
+        &LIST,
+        &NO_EVICT,
+        &PAUSE,
+        &REPLY,
+        &SETINFO,
+        &SETNAME,
+        &TRACKING,
+        &TRACKINGINFO,
+        &UNBLOCK,
+        &UNPAUSE,
+    ],
 )
 .doc(Group::Connection, "2.4.0", "Depends on subcommand", "A container for commands about connections.");
 
-const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = OPEN.with(Flags::ADMIN);
-
-const fn about(command: SentinelCommand, since: &'static str, summary: &'static str) -> SentinelCommand {
-    command.acl(Acl::CONNECTION).doc(Group::Connection, since, "O(1)", summary)
-}
 
 static GETNAME: SentinelCommand = about(
     command("client|getname", 2, getname as Handler).flags(OPEN),
@@ -125,6 +140,56 @@ fn no_evict(call: &mut Call<'_>) -> Outcome {
         b"on" | b"off" => call.reply.ok(),
         _ => return Err(Error::Syntax),
     }
+    Ok(())
+}
+
+static PAUSE: SentinelCommand = about(
+    command("client|pause", -3, pause as Handler).flags(ADMIN).syntax("timeout:i ?mode(WRITE|ALL)^6.2.0"),
+    "3.0.0",
+    "Holds commands of all clients for a while.",
+);
+
+fn pause(call: &mut Call<'_>) -> Outcome {
+    if call.argc() > 4 {
+        return Err(Error::subcommand_syntax(&call.args));
+    }
+    let (until_ms, all) = parse_pause(call.core.now_ms, call.arg(2), call.args.get(3))?;
+    call.core.pause(until_ms, all);
+    call.reply.ok();
+    Ok(())
+}
+
+static UNPAUSE: SentinelCommand = about(
+    command("client|unpause", 2, unpause as Handler).flags(ADMIN),
+    "6.2.0",
+    "Ends CLIENT PAUSE WRITE; that of all commands holds this one, too.",
+);
+
+fn unpause(call: &mut Call<'_>) -> Outcome {
+    call.core.unpause();
+    call.reply.ok();
+    Ok(())
+}
+
+static UNBLOCK: SentinelCommand = about(
+    command("client|unblock", -3, unblock as Handler)
+        .flags(ADMIN)
+        .syntax("client-id:i ?unblock-type(TIMEOUT|ERROR)"),
+    "5.0.0",
+    "Ends another client's wait: no command of a Sentinel waits.",
+);
+
+fn unblock(call: &mut Call<'_>) -> Outcome {
+    let is_reason =
+        |word: &[u8]| [b"timeout".as_slice(), b"error"].iter().any(|of| word.eq_ignore_ascii_case(of));
+    match call.argc() {
+        3 => {}
+        4 if is_reason(call.arg(3)) => {}
+        4 => return Err(Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+        _ => return Err(Error::subcommand_syntax(&call.args)),
+    }
+    call.int(2, "ERR value is not an integer or out of range")?;
+    call.reply.int(0);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use martlet_acl::{Event, Log, Origin, Reason, Request, Rules, Table, User, Users};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
+use martlet_spec::tracking::TrackingOptions;
 use martlet_spec::{Error, Flags, Outcome};
 
 use super::{Call, Entry, registry};
@@ -27,6 +28,17 @@ pub enum ReplyMode {
     Off,
     /// That of the next request is not.
     SkipNext,
+}
+
+/// How a client tracks keys.
+#[derive(Clone, Debug, Default)]
+pub struct Tracking {
+    /// Its options.
+    pub options: TrackingOptions,
+    /// BCAST's prefixes.
+    pub prefixes: Vec<Vec<u8>>,
+    /// CLIENT CACHING holds for the next command.
+    pub caching: bool,
 }
 
 /// A client's connection.
@@ -71,8 +83,10 @@ pub struct Session {
     pub input_bytes: u64,
     /// Bytes that left.
     pub output_bytes: u64,
-    /// Bytes of a request that is not complete.
+    /// Bytes of a request that is not complete, or that waits.
     pub pending_bytes: usize,
+    /// CLIENT TRACKING.
+    pub tracking: Option<Tracking>,
 }
 
 impl Session {
@@ -171,6 +185,8 @@ pub struct Core {
     pub facts: Facts,
     /// The counters.
     pub stats: Stats,
+    /// CLIENT PAUSE: until when, and whether for all commands.
+    pause: Option<(i64, bool)>,
     /// SHUTDOWN was asked for.
     pub is_shutting_down: bool,
     /// The time of what runs.
@@ -190,6 +206,7 @@ impl Core {
             access,
             facts,
             stats: Stats::default(),
+            pause: None,
             is_shutting_down: false,
             now_ms: 0,
             user_lines: Rc::default(),
@@ -225,8 +242,32 @@ impl Core {
                 input_bytes: 0,
                 output_bytes: 0,
                 pending_bytes: 0,
+                tracking: None,
             },
         );
+    }
+
+    /// CLIENT PAUSE. A pause that is longer, or of more commands, stays so.
+    pub fn pause(&mut self, until_ms: i64, all: bool) {
+        let (before_ms, before_all) = self.pause.unwrap_or((i64::MIN, false));
+        self.pause = Some((until_ms.max(before_ms), all || before_all));
+    }
+
+    /// CLIENT UNPAUSE.
+    pub fn unpause(&mut self) {
+        self.pause = self.pause.map(|_| (i64::MIN, false));
+    }
+
+    /// Ends a pause that is over; whether requests that have waited may run now.
+    pub fn end_pause(&mut self) -> bool {
+        self.pause.take_if(|(until_ms, _)| *until_ms <= self.now_ms).is_some()
+    }
+
+    /// Whether a session's request waits for the end of a pause. What is refused is refused at once.
+    pub fn must_wait(&self, id: u64, args: &Args<'_>) -> bool {
+        let Some((_, all)) = self.pause.filter(|(until_ms, _)| *until_ms > self.now_ms) else { return false };
+        let writes = || registry().resolve(args).is_some_and(|of| of.spec.flags.has(Flags::MAY_REPLICATE));
+        self.sessions.get(&id).is_some_and(|session| session.is_authenticated) && (all || writes())
     }
 
     /// Runs a request of a session.
@@ -268,6 +309,9 @@ impl Core {
             return Err(NO_AUTH);
         }
         session.last_command = entry.spec.full_name;
+        if !entry.spec.flags.has(Flags::KEEPS_CACHING) {
+            session.tracking.iter_mut().for_each(|tracking| tracking.caching = false);
+        }
         let is_restricted = session.is_subscriber() && !session.is_resp3;
         self.permit(id, entry, args)?;
         if is_restricted && !entry.spec.flags.has(Flags::SUBSCRIBED) {

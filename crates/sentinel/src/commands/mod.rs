@@ -16,10 +16,11 @@ mod sentinel;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tracking;
 
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_spec::{Command, Error, Outcome};
+use martlet_spec::{Acl, Command, Error, Flags, Group, Outcome};
 
 pub use self::core::{Access, Core, Facts, ReplyMode, Session, Stats};
 pub use registry::{Entry, Registry, registry};
@@ -66,6 +67,14 @@ impl<'a> Call<'a> {
 pub type Handler = fn(&mut Call<'_>) -> Outcome;
 /// An entry of the table.
 pub type SentinelCommand = Command<Handler>;
+
+/// Flags of commands about the connection at hand.
+const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::KEEPS_CACHING);
+
+/// A command about connections.
+const fn about(command: SentinelCommand, since: &'static str, summary: &'static str) -> SentinelCommand {
+    command.acl(Acl::CONNECTION).doc(Group::Connection, since, "O(1)", summary)
+}
 
 /// All commands, family by family.
 static FAMILIES: &[&[&SentinelCommand]] = &[

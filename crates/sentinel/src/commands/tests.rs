@@ -178,3 +178,72 @@ fn the_table_has_the_commands_of_a_sentinel() {
     assert!(ask(&mut core, 1, "command docs sentinel").contains("sentinel|failover"));
     assert!(ask(&mut core, 1, "shutdown nosave").is_empty() && core.is_shutting_down);
 }
+
+/// CLIENT TRACKING and its kin, with the answers of Redis 8.6.2's Sentinel.
+#[test]
+fn tracking_is_kept_and_shown() {
+    let mut core = core(None);
+    for (line, expected) in [
+        (
+            "client trackinginfo",
+            "*6\r\n$5\r\nflags\r\n*1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n$8\r\nprefixes\r\n*0\r\n",
+        ),
+        ("client getredir", ":-1\r\n"),
+        (
+            "client caching yes",
+            "-ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled\r\n",
+        ),
+        ("client tracking", "-ERR wrong number of arguments for 'client|tracking' command\r\n"),
+        ("client tracking xx", "-ERR syntax error\r\n"),
+        ("client tracking on redirect 99", "-ERR The client ID you want redirect to does not exist\r\n"),
+        ("client tracking on redirect x", "-ERR value is not an integer or out of range\r\n"),
+        ("client tracking on prefix a", "-ERR PREFIX option requires BCAST mode to be enabled\r\n"),
+        ("client tracking on optin redirect 2", "+OK\r\n"),
+        ("client getredir", ":2\r\n"),
+        ("client caching yes", "+OK\r\n"),
+        (
+            "client trackinginfo",
+            "*6\r\n$5\r\nflags\r\n*3\r\n$2\r\non\r\n$5\r\noptin\r\n$11\r\ncaching-yes\r\n$8\r\nredirect\r\n:2\r\n$8\r\nprefixes\r\n*0\r\n",
+        ),
+        ("ping", "+PONG\r\n"),
+        (
+            "client trackinginfo",
+            "*6\r\n$5\r\nflags\r\n*2\r\n$2\r\non\r\n$5\r\noptin\r\n$8\r\nredirect\r\n:2\r\n$8\r\nprefixes\r\n*0\r\n",
+        ),
+        ("client tracking off", "+OK\r\n"),
+        ("client getredir", ":-1\r\n"),
+        ("client unblock 1", ":0\r\n"),
+        ("client unblock 1 now", "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n"),
+    ] {
+        assert_eq!(ask(&mut core, 1, line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_pause_holds_requests_until_it_is_over() {
+    let mut core = core(None);
+    for (line, expected) in [
+        ("client pause", "-ERR wrong number of arguments for 'client|pause' command\r\n"),
+        ("client pause 1 2", "-ERR CLIENT PAUSE mode must be WRITE or ALL\r\n"),
+        ("client pause abc", "-ERR timeout is not an integer or out of range\r\n"),
+        ("client pause -1", "-ERR timeout is negative\r\n"),
+        ("client unpause 1", "-ERR wrong number of arguments for 'client|unpause' command\r\n"),
+    ] {
+        assert_eq!(ask(&mut core, 1, line), expected, "{line}");
+    }
+    let waits = |core: &Core, line: &str| {
+        let words = split(line.as_bytes()).unwrap();
+        core.must_wait(1, &OwnedArgs::from_slices(words.iter().map(Vec::as_slice)).view())
+    };
+    let now_ms = core.now_ms;
+    assert_eq!(ask(&mut core, 1, "client pause 50 write"), "+OK\r\n");
+    assert_eq!([waits(&core, "publish c m"), waits(&core, "ping")], [true, false]);
+    assert_eq!(ask(&mut core, 1, "client unpause"), "+OK\r\n");
+    assert!(!waits(&core, "publish c m") && core.end_pause());
+    assert_eq!(ask(&mut core, 1, "client pause 50"), "+OK\r\n");
+    assert_eq!(ask(&mut core, 1, "client pause 20 write"), "+OK\r\n");
+    core.now_ms = now_ms + 49;
+    assert!(waits(&core, "ping") && !core.end_pause());
+    core.now_ms = now_ms + 50;
+    assert!(!waits(&core, "ping") && core.end_pause() && !core.end_pause());
+}

@@ -171,6 +171,9 @@ impl Clients {
             spans.clear();
             match parse(&input, at, &limits, &mut socket.partial, &mut spans) {
                 Ok(Parsed::Complete(end)) => {
+                    if !spans.is_empty() && core.must_wait(id, &Args::new(&input, &spans)) {
+                        break;
+                    }
                     at = end;
                     if !spans.is_empty() {
                         socket.is_stranger = false;
@@ -218,6 +221,12 @@ impl Clients {
                 self.serve(id, core);
             }
         }
+    }
+
+    /// Continues with requests that a pause has held.
+    pub fn resume(&mut self, core: &mut Core) {
+        let ids: Vec<u64> = self.sockets.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.serve(id, core));
     }
 
     /// Closes clients that have been idle for too long; those that wait for messages are not. A handshake of

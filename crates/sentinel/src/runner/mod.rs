@@ -58,6 +58,9 @@ impl Program {
         self.core.sentinel.start(now_ms);
         let mut tick_ms = self.core.sentinel.next_tick_ms();
         loop {
+            if self.core.end_pause() {
+                self.clients.resume(&mut self.core);
+            }
             if let Some(status) = self.carry_out() {
                 return Ok(status);
             }

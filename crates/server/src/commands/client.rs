@@ -5,10 +5,10 @@ mod tracking;
 
 use std::sync::atomic::Ordering;
 
-use martlet_base::number::parse_i64;
 use martlet_base::sync::lock;
 use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_spec::handshake::{INVALID_NAME, is_valid_name};
+use martlet_spec::tracking::parse_pause;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::clients::Disconnects as _;
@@ -282,19 +282,11 @@ static PAUSE: ServerCommand = command("client|pause", -3, pause as ServerHandler
     .history(&[("6.2.0", "Argument `mode`, and with it `WRITE`.")]);
 
 fn pause(call: &mut Call<'_>) -> Outcome {
-    let all = match call.argc() {
-        3 => Some(true),
-        4 => call.rest(3).one_of(&[("all", true), ("write", false)]),
-        _ => return Err(Error::subcommand_syntax(&call.args)),
-    };
-    let all = all.ok_or(Error::Fixed("ERR CLIENT PAUSE mode must be WRITE or ALL"))?;
-    let milliseconds =
-        parse_i64(call.arg(2)).ok_or(Error::Fixed("ERR timeout is not an integer or out of range"))?;
-    if milliseconds < 0 {
-        return Err(Error::Fixed("ERR timeout is negative"));
+    if call.argc() > 4 {
+        return Err(Error::subcommand_syntax(&call.args));
     }
     let now_ms = call.worker.now_ms;
-    let until_ms = now_ms.checked_add(milliseconds).ok_or(Error::Fixed("ERR timeout is out of range"))?;
+    let (until_ms, all) = parse_pause(now_ms, call.arg(2), call.args.get(3))?;
     call.worker.shared.begin_pause(until_ms, all, now_ms);
     call.reply.ok();
     Ok(())

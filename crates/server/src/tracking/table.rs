@@ -9,20 +9,7 @@ use martlet_base::sync::lock;
 
 use crate::clients::ClientInfo;
 
-/// CLIENT TRACKING's options.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Gets notices for all keys with its prefixes, read or not.
-    pub bcast: bool,
-    /// Reads count only after CLIENT CACHING YES.
-    pub optin: bool,
-    /// Reads count unless after CLIENT CACHING NO.
-    pub optout: bool,
-    /// Gets no notices of its own changes.
-    pub noloop: bool,
-    /// The client that gets the notices in its place.
-    pub redirect: Option<u64>,
-}
+pub use martlet_spec::tracking::TrackingOptions as Options;
 
 /// A client that tracks keys.
 pub struct Tracker {
