@@ -65,6 +65,10 @@ pub struct Counters {
     pub expired_keys: Counter,
     /// Fields and members deleted because their time had come.
     pub expired_fields: Counter,
+    /// Of these, the ones that no request met.
+    pub expired_fields_unmet: Counter,
+    /// Keys deleted because their time had come, which no request met.
+    pub expired_keys_unmet: Counter,
     /// Keys deleted to stay below maxmemory.
     pub evicted_keys: Counter,
     /// Changes of the data set.
@@ -79,6 +83,8 @@ impl Counters {
             &self.keyspace_misses,
             &self.expired_keys,
             &self.expired_fields,
+            &self.expired_fields_unmet,
+            &self.expired_keys_unmet,
             &self.evicted_keys,
         ] {
             counter.set(0);

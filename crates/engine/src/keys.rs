@@ -652,6 +652,7 @@ impl Keys {
             };
             self.discard(kept);
             self.after_expiry(&Key::new(&name));
+            self.counters.expired_keys_unmet.add(1);
             expired += 1;
         }
         expired + self.expire_due_parts(shard, limit - expired, lag)

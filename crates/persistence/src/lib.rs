@@ -83,6 +83,8 @@ pub struct Facts {
     pub saves: u64,
     /// Whether the last in the background ended well.
     pub is_background_sound: bool,
+    /// How many saves in the background have failed since the last one that ended well.
+    pub failures: u64,
     /// Seconds that the last in the background took.
     pub background_s: Option<i64>,
     /// When the last in the background began, Unix milliseconds.
@@ -119,6 +121,7 @@ impl Persistence {
             saved_changes: 0,
             saves: 0,
             is_background_sound: true,
+            failures: 0,
             background_s: None,
             background_began_ms: 0,
         };
@@ -147,7 +150,7 @@ impl Persistence {
         facts.saved_at_s = now_ms / 1000;
         facts.saved_changes = changes;
         facts.saves += 1;
-        facts.is_background_sound = true;
+        (facts.is_background_sound, facts.failures) = (true, 0);
     }
 
     fn background_began(&self, now_ms: i64) {
@@ -157,6 +160,7 @@ impl Persistence {
     fn background_ended(&self, is_sound: bool, seconds: i64) {
         let mut facts = lock(&self.facts);
         facts.is_background_sound = is_sound;
+        facts.failures = if is_sound { 0 } else { facts.failures + 1 };
         facts.background_s = Some(seconds);
     }
 
@@ -311,5 +315,19 @@ mod tests {
         assert_eq!(facts.due(&settings, 1000, 15_001), Some(point(10, 1000)));
         facts.background_began_ms = 3_600_000;
         assert_eq!(facts.due(&settings, 1000, 15_001), Some(point(10, 1000)));
+    }
+
+    #[test]
+    fn failures_count_until_a_save_ends_well() {
+        let persistence = Persistence::new(Clock::manual(Arc::default()), 1);
+        let failures = || persistence.facts().failures;
+        persistence.background_ended(false, 1);
+        persistence.background_ended(false, 1);
+        assert_eq!(failures(), 2);
+        persistence.background_ended(true, 1);
+        assert_eq!(failures(), 0);
+        persistence.background_ended(false, 1);
+        persistence.saved(0, 0);
+        assert_eq!(failures(), 0);
     }
 }

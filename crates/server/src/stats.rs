@@ -298,6 +298,8 @@ pub struct ServerStats {
     pub output_buffer_disconnections: AtomicU64,
     /// Authentication failures.
     pub auth_failures: AtomicU64,
+    /// TLS clients whose certificate names no active user (`tls-auth-clients-user`).
+    pub refused_certificates: AtomicU64,
     /// Commands that a user may not run, keys and channels that it may not access.
     pub refused_commands: AtomicU64,
     /// Refusals of keys.
@@ -371,6 +373,7 @@ impl ServerStats {
             &self.evicted_clients,
             &self.output_buffer_disconnections,
             &self.auth_failures,
+            &self.refused_certificates,
             &self.refused_commands,
             &self.refused_keys,
             &self.refused_channels,

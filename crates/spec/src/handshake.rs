@@ -8,11 +8,10 @@ use crate::cursor::Cursor;
 use crate::error::Error;
 
 /// The newest release of Redis whose commands and fields are all here, but for those of its modules: INFO,
-/// HELLO and messages name it, and clients decide by it. 8.2.2 is the first that caps a group's
-/// `entries-read`; 8.4 has CLUSTER MIGRATION, which is missing here.
-pub const REDIS_VERSION: &str = "8.2.3";
+/// HELLO and messages name it, and clients decide by it. Redis 8.8 and later have more than is here.
+pub const REDIS_VERSION: &str = "8.6.2";
 /// [`REDIS_VERSION`] as a number: a byte for each part.
-pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0203;
+pub const REDIS_VERSION_NUMBER: u32 = 0x0008_0602;
 /// The error for a wrong password.
 pub const WRONG_PASSWORD: Error =
     Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");

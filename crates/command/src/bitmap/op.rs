@@ -14,7 +14,7 @@ pub(super) static BITOP: Command<Handler> = command("bitop", -4, bitop as Handle
         KeyPart::range(3, -1, 1, KeyFlags::RO.with(KeyFlags::ACCESS)),
     ])
     .acl(Acl::BITMAP)
-    .syntax("operation(AND|OR|XOR|NOT) destkey:k0 *key:k1")
+    .syntax("operation(AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE) destkey:k0 *key:k1")
     .doc(Group::Bitmap, "2.6.0", "O(N)", "Combines strings bit by bit and stores the result.");
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

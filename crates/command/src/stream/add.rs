@@ -166,7 +166,7 @@ pub(super) static XADD: Command<Handler> = command("xadd", -5, xadd as Handler)
     .acl(Acl::STREAM)
     .syntax(
         "key:k0 ?NOMKSTREAM^6.2.0 ?condition(KEEPREF|DELREF|ACKED) \
-         ?idmp(idmpauto-pid=IDMPAUTO|idmp-pid-iid=IDMP(pid iid))^8.6.0 ?trim(strategy(MAXLEN|MINID^6.2.0) \
+         ?idmp(idmpauto-with-pid=IDMPAUTO|idmp-with-pid-iid=IDMP(pid iid)) ?trim(strategy(MAXLEN|MINID^6.2.0) \
          ?operator(equal:x==|approximately:x=~) threshold ?count:i=LIMIT^6.2.0) \
          id-selector(auto-id:x=*|id) *data(field value)",
     )

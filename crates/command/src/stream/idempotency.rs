@@ -121,8 +121,8 @@ pub(super) static XCFGSET: Command<Handler> = command("xcfgset", -2, xcfgset as 
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))])
     .acl(Acl::STREAM)
     .syntax(
-        "key:k0 ?idmp-duration-block(idmp-duration-token=IDMP-DURATION duration:i) \
-         ?idmp-maxsize-block(idmp-maxsize-token=IDMP-MAXSIZE maxsize:i)",
+        "key:k0 ?idmp-duration-block(idmp-duration-token:x=IDMP-DURATION duration:i) \
+         ?idmp-maxsize-block(idmp-maxsize-token:x=IDMP-MAXSIZE maxsize:i)",
     )
     .doc(
         Group::Stream,

@@ -382,7 +382,7 @@ pub(super) static XREADGROUP: Command<Handler> = command("xreadgroup", -7, xread
     .acl(Acl::STREAM)
     .syntax(
         "group-block=GROUP(group consumer) ?count:i=COUNT ?maxcount:i=MAXCOUNT^8.10.0 \
-         ?maxsize:i=MAXSIZE^8.10.0 ?milliseconds:i=BLOCK ?min-idle-time:i=CLAIM^8.4.0 ?NOACK \
+         ?maxsize:i=MAXSIZE^8.10.0 ?milliseconds:i=BLOCK ?min-idle-time:i=CLAIM ?NOACK \
          streams=STREAMS(*key:k0 *id)",
     )
     .doc(

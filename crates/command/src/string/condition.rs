@@ -134,11 +134,11 @@ fn digest_command(ctx: &mut Context<'_>) -> Outcome {
 
 pub(super) static DELEX: Command<Handler> = command("delex", -2, delex as Handler)
     .flags(Flags::WRITE.with(Flags::FAST))
-    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE))])
+    .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::DELETE).with(KeyFlags::VARIABLE_FLAGS))])
     .acl(Acl::STRING)
     .syntax(
         "key:k0 \
-         ?condition(ifeq-value=IFEQ|ifne-value=IFNE|ifdeq-digest=IFDEQ|ifdne-digest=IFDNE)",
+         ?condition(ifeq-value=IFEQ|ifne-value=IFNE|ifdeq-digest:i=IFDEQ|ifdne-digest:i=IFDNE)",
     )
     .doc(
         Group::String,

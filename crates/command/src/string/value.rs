@@ -47,7 +47,7 @@ pub(super) static SET: Command<Handler> = command("set", -3, set as Handler)
     // The value is no option, whatever it spells.
     .relative_time_if(|args| expires_relatively(&args.from(1)))
     .acl(Acl::STRING)
-    .syntax("key:k0 value ?condition(NX|XX|ifeq-value=IFEQ^8.4.0|ifne-value=IFNE^8.4.0|ifdeq-digest=IFDEQ^8.4.0|ifdne-digest=IFDNE^8.4.0)^2.6.12 \
+    .syntax("key:k0 value ?condition(NX|XX|ifeq-value=IFEQ^8.4.0|ifne-value=IFNE^8.4.0|ifdeq-digest:i=IFDEQ^8.4.0|ifdne-digest:i=IFDNE^8.4.0)^2.6.12 \
          ?GET^6.2.0 \
          ?expiration(seconds:i=EX^2.6.12|milliseconds:i=PX^2.6.12|unix-time-seconds:t=EXAT^6.2.0|unix-time-milliseconds:t=PXAT^6.2.0|KEEPTTL^6.0.0)")
     .doc(Group::String, "1.0.0", "O(1)", "Sets a key to a string value, whatever it held.")

@@ -153,6 +153,7 @@ impl Keys {
         });
         drop(parts);
         expired.count = count;
+        self.counters.expired_fields_unmet.add(count as u64);
         self.after_parts_expired::<T>(key, expired);
         if count > 0 {
             self.delete_without_parts::<T>(key);

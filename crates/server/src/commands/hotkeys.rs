@@ -1,7 +1,7 @@
 //! HOTKEYS: sessions that count which keys cost most.
 
 use martlet_base::number::parse_i64;
-use martlet_command::{Cursor, Error, Flags, Group, Outcome, command, container};
+use martlet_command::{Cursor, Error, Flags, Group, Outcome, Tip, command, container};
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::hotkeys::{Report, SessionOptions};
@@ -24,7 +24,8 @@ static HOTKEYS: ServerCommand = container("hotkeys", -2, &[&GET, &HELP, &RESET, 
 static START: ServerCommand = command("hotkeys|start", -2, start as ServerHandler)
     .flags(FLAGS)
     .syntax("metrics=METRICS(count:i ?CPU ?NET) ?k:i=COUNT ?seconds:i=DURATION ?ratio:i=SAMPLE ?slots=SLOTS(count:i *slot:i)")
-    .doc(Group::Server, "8.6.0", "O(1)", "Begins to count which keys cost most.");
+    .doc(Group::Server, "8.6.0", "O(1)", "Begins to count which keys cost most.")
+    .tips(&[Tip::REQUEST_SPECIAL]);
 
 fn start(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
@@ -100,12 +101,10 @@ fn within(rest: &mut Cursor<'_>, most: i64, error: &'static str) -> Result<i64, 
     number.ok_or(Error::Fixed(error))
 }
 
-static STOP: ServerCommand = command("hotkeys|stop", 2, stop as ServerHandler).flags(FLAGS).doc(
-    Group::Server,
-    "8.6.0",
-    "O(1)",
-    "Ends the counting; its results stay.",
-);
+static STOP: ServerCommand = command("hotkeys|stop", 2, stop as ServerHandler)
+    .flags(FLAGS)
+    .doc(Group::Server, "8.6.0", "O(1)", "Ends the counting; its results stay.")
+    .tips(&[Tip::REQUEST_SPECIAL]);
 
 fn stop(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
@@ -118,12 +117,10 @@ fn stop(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static RESET: ServerCommand = command("hotkeys|reset", 2, reset as ServerHandler).flags(FLAGS).doc(
-    Group::Server,
-    "8.6.0",
-    "O(1)",
-    "Forgets the results.",
-);
+static RESET: ServerCommand = command("hotkeys|reset", 2, reset as ServerHandler)
+    .flags(FLAGS)
+    .doc(Group::Server, "8.6.0", "O(1)", "Forgets the results.")
+    .tips(&[Tip::REQUEST_SPECIAL]);
 
 fn reset(call: &mut Call<'_>) -> Outcome {
     if !call.worker.shared.hotkeys.reset() {
@@ -133,12 +130,15 @@ fn reset(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-static GET: ServerCommand = command("hotkeys|get", 2, get as ServerHandler).flags(FLAGS).doc(
-    Group::Server,
-    "8.6.0",
-    "O(K) for K keys that are returned",
-    "Returns the keys that cost most, by the metrics of HOTKEYS START.",
-);
+static GET: ServerCommand = command("hotkeys|get", 2, get as ServerHandler)
+    .flags(FLAGS)
+    .doc(
+        Group::Server,
+        "8.6.0",
+        "O(K) for K keys that are returned",
+        "Returns the keys that cost most, by the metrics of HOTKEYS START.",
+    )
+    .tips(&[Tip::NONDETERMINISTIC_OUTPUT, Tip::REQUEST_SPECIAL, Tip::RESPONSE_SPECIAL]);
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let Some(report) = call.worker.shared.hotkeys.report(call.worker.now_ms) else {

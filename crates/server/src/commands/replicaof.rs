@@ -20,13 +20,13 @@ const FLAGS: Flags = Flags::ADMIN
 static REPLICAOF: ServerCommand = command("replicaof", 3, replicaof as ServerHandler)
     .flags(FLAGS)
     .acl(Acl::NONE)
-    .syntax("args(host_port(host port:i)|no_one(NO ONE))")
+    .syntax("args(host-port(host port:i)|no-one(NO ONE))")
     .doc(Group::Server, "5.0.0", "O(1)", "Makes the server a replica of another, or a primary.");
 
 static SLAVEOF: ServerCommand = command("slaveof", 3, replicaof as ServerHandler)
     .flags(FLAGS)
     .acl(Acl::NONE)
-    .syntax("args(host_port(host port:i)|no_one(NO ONE))")
+    .syntax("args(host-port(host port:i)|no-one(NO ONE))")
     .doc(Group::Server, "1.0.0", "O(1)", "Makes the server a replica of another, or a primary.")
     .deprecated("5.0.0", "`REPLICAOF`");
 

@@ -68,7 +68,10 @@ impl Worker {
         let user = name.as_deref().and_then(|name| self.users.get(name)).filter(|user| user.is_on).cloned();
         match user {
             Some(user) => self.log_in(connection, user),
-            None => tracing::debug!("No user is named as the certificate of {}", connection.info.peer),
+            None => {
+                self.shared.stats.refused_certificates.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!("No user is named as the certificate of {}", connection.info.peer);
+            }
         }
     }
 

@@ -34,6 +34,7 @@ pub(super) fn persistence(worker: &mut Worker, text: &mut Text) {
     text.field("rdb_last_bgsave_time_sec", facts.background_s.unwrap_or(-1));
     text.field("rdb_current_bgsave_time_sec", running_s);
     text.field("rdb_saves", facts.saves);
+    text.field("rdb_saves_consecutive_failures", facts.failures);
     text.field("rdb_last_cow_size", 0);
     let [hold_ns, hold_cpu_ns] = shared.engine.snapshot.longest_hold_ns();
     text.field("rdb_longest_hold_usec", hold_ns / 1000);

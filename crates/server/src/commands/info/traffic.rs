@@ -40,8 +40,10 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("sync_full", stats.sync_full.load(Ordering::Relaxed));
     text.field("sync_partial_ok", stats.sync_partial.load(Ordering::Relaxed));
     text.field("sync_partial_err", stats.sync_partial_refused.load(Ordering::Relaxed));
-    text.field("expired_keys", engine(|c| c.expired_keys.get()));
     text.field("expired_subkeys", engine(|c| c.expired_fields.get()));
+    text.field("expired_subkeys_active", engine(|c| c.expired_fields_unmet.get()));
+    text.field("expired_keys", engine(|c| c.expired_keys.get()));
+    text.field("expired_keys_active", engine(|c| c.expired_keys_unmet.get()));
     text.field("expired_stale_perc", "0.00");
     text.field("expired_time_cap_reached_count", 0);
     text.field("expire_cycle_cpu_milliseconds", 0);
@@ -116,6 +118,7 @@ fn tracking_and_traffic(worker: &mut Worker, text: &mut Text) {
     text.field("acl_access_denied_cmd", stats.refused_commands.load(Ordering::Relaxed));
     text.field("acl_access_denied_key", stats.refused_keys.load(Ordering::Relaxed));
     text.field("acl_access_denied_channel", stats.refused_channels.load(Ordering::Relaxed));
+    text.field("acl_access_denied_tls_cert", stats.refused_certificates.load(Ordering::Relaxed));
 }
 
 /// The threads that run commands, each with its share of the connections.
