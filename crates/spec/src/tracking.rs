@@ -1,5 +1,5 @@
-//! CLIENT TRACKING as words: its options, what of them fits together, and the flags that CLIENT TRACKINGINFO
-//! shows. A server remembers keys by it; a Sentinel, which has no keys, only what was asked for.
+//! The arguments of CLIENT TRACKING, CACHING and PAUSE, for servers and Sentinels: parsing, checks of options
+//! against each other, and the flags that CLIENT TRACKINGINFO shows.
 
 use martlet_base::number::parse_i64;
 

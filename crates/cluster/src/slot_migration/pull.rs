@@ -254,7 +254,7 @@ impl SlotMigrations {
         true
     }
 
-    /// The target has applied what it had kept, and is still too far behind to be waited for.
+    /// Fails an export whose target has applied its kept changes and still lags too far behind.
     pub(super) fn check_drain(&mut self, now: Time, at: usize) {
         let (id, state) = (self.jobs[at].id, self.jobs[at].state);
         let limit_ms = self.limits.drain_ms;

@@ -1,5 +1,5 @@
-//! CLIENT TRACKING and its kin. A Sentinel has no keys, and so sends no notice; what a client has asked for
-//! is kept and shown, as real ones do.
+//! CLIENT TRACKING, CACHING, GETREDIR and TRACKINGINFO. A Sentinel has no keys and sends no notices; the
+//! session keeps its options and shows them, as Redis' Sentinel does.
 
 use martlet_spec::tracking::{check_caching, check_tracking, parse_tracking, tracking_flags};
 use martlet_spec::{Cursor, Error, Outcome, command};
