@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use crate::accept::{ACCEPT_BACKOFF, is_passing};
-use crate::listen::{gather, output_idle};
+use crate::listen::{gather, output_idle, unread_bytes};
 use crate::outgoing::Outgoing;
 use crate::{Backend, Buffer, Sink, Token, Waker};
 
@@ -364,6 +364,11 @@ impl Backend for Epoll {
 
     fn output_idle(&mut self, token: Token) -> Option<Duration> {
         self.connection(token).and_then(|connection| output_idle(&connection.socket))
+    }
+
+    fn output_mark(&mut self, token: Token) -> Option<u64> {
+        let connection = self.connection(token)?;
+        Some(connection.outgoing.unwritten().len() as u64 + unread_bytes(&connection.socket)?)
     }
 
     fn gather(&mut self, token: Token) {

@@ -119,6 +119,13 @@ pub trait Backend {
         None
     }
 
+    /// A number that changes as the peer of a Unix socket reads, and the kernel takes more of the buffer
+    /// under way: for sockets of which [`Backend::output_idle`] knows nothing. `None` for a token that has
+    /// none.
+    fn output_mark(&mut self, _: Token) -> Option<u64> {
+        None
+    }
+
     /// Queues `buffer` behind earlier ones. Any number may be queued; each comes back through [`Sink::sent`],
     /// in order (an empty one possibly sooner).
     ///

@@ -124,6 +124,16 @@ pub(crate) fn output_idle(socket: impl AsFd) -> Option<Duration> {
     (result == 0).then(|| Duration::from_millis(info.tcpi_last_data_sent.into()))
 }
 
+/// Memory of what the socket's peer has not read yet (a Unix socket), or has not acknowledged (TCP).
+pub(crate) fn unread_bytes(socket: impl AsFd) -> Option<u64> {
+    let mut bytes: libc::c_int = 0;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open, and the kernel writes one integer (unix(7): SIOCOUTQ, which is
+    // TIOCOUTQ).
+    let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { u64::try_from(bytes).ok() } else { None }
+}
+
 /// Probes an idle peer after `seconds`, then three times at a third of that; 0 turns probing off.
 ///
 /// # Errors
@@ -143,7 +153,7 @@ pub fn set_keepalive(socket: impl AsFd, seconds: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -182,5 +192,11 @@ mod tests {
         assert!(output_idle(&client).unwrap() < Duration::from_secs(60));
         let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(output_idle(&unix), None);
+        let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(unread_bytes(&ours), Some(0));
+        ours.write_all(&[0; 1000]).unwrap();
+        assert!(unread_bytes(&ours).unwrap() >= 1000);
+        theirs.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(unread_bytes(&ours), Some(0));
     }
 }

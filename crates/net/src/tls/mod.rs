@@ -182,6 +182,10 @@ impl<B: Backend> Backend for Tls<B> {
         self.inner.output_idle(token)
     }
 
+    fn output_mark(&mut self, token: Token) -> Option<u64> {
+        self.inner.output_mark(token)
+    }
+
     fn gather(&mut self, token: Token) {
         self.inner.gather(token);
     }

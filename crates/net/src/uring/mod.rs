@@ -25,7 +25,7 @@ use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::listen::{gather, output_idle};
+use crate::listen::{gather, output_idle, unread_bytes};
 use crate::outgoing::Outgoing;
 use crate::{Arrival, Backend, Buffer, Sink, Token, Waker};
 use batching::{Batching, PATIENCE};
@@ -526,6 +526,13 @@ impl Backend for Uring {
         let slot = self.slot(token)?;
         // SAFETY: the slot's descriptor is open until `close` gives it up.
         output_idle(unsafe { BorrowedFd::borrow_raw(slot.fd) })
+    }
+
+    fn output_mark(&mut self, token: Token) -> Option<u64> {
+        let slot = self.slot(token)?;
+        // SAFETY: the slot's descriptor is open until `close` gives it up.
+        let socket = unsafe { BorrowedFd::borrow_raw(slot.fd) };
+        Some(slot.outgoing.unwritten().len() as u64 + unread_bytes(socket)?)
     }
 
     fn gather(&mut self, token: Token) {
