@@ -1,8 +1,8 @@
 //! `./x memory-limit`: resident memory of a cache at its limit, with values of up to 8 MB, beside a peer.
 //!
-//! Each server gets the same load in turn: some clients that SET random keys to values of random sizes, from seeds. Ten
-//! times a second the kernel is asked for the process' resident memory, and INFO for what the server knows of it; the
-//! first third, in which the memory fills, does not count.
+//! Each server gets the same load in turn: some clients that SET random keys to values of random sizes, from
+//! seeds. Ten times a second the kernel is asked for the process' resident memory, and INFO for what the
+//! server knows of it; the first third, in which the memory fills, does not count.
 
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;

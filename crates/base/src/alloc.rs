@@ -62,9 +62,9 @@ pub fn used_bytes() -> usize {
     counters.map(|counter| counter.0.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
 }
 
-/// Blocks above this size lie by themselves: none of their pages is shared with another block (mimalloc's largest
-/// class of shared pages, see `.cargo/config.toml`). Once freed they stay resident until they are purged or used
-/// for another block.
+/// Blocks above this size lie by themselves: none of their pages is shared with another block (mimalloc's
+/// largest class of shared pages, see `.cargo/config.toml`). Once freed they stay resident until they are
+/// purged or used for another block.
 const LARGE_MIN_BYTES: usize = 64 << 10;
 /// Bytes of large blocks that were freed since the start.
 static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
@@ -187,8 +187,8 @@ pub fn purge_old() {
     };
 }
 
-/// Gives memory that was freed back to the system: all large blocks and, of smaller ones, what pages hold that
-/// no block of is in use, except those that another thread keeps for its next blocks.
+/// Gives memory that was freed back to the system: all large blocks and, of smaller ones, what pages hold
+/// that no block of is in use, except those that another thread keeps for its next blocks.
 pub fn purge() {
     // SAFETY: mi_collect may be called at any time from any thread.
     unsafe { libmimalloc_sys::mi_collect(true) };

@@ -28,7 +28,8 @@ static TABLES: [[u16; 256]; STEP] = {
     tables
 };
 
-fn crc16(bytes: &[u8]) -> u16 {
+/// CRC-16 with the polynomial 0x1021 (XMODEM), as clusters have it.
+pub fn crc16(bytes: &[u8]) -> u16 {
     let of = |zeros: usize, byte: u8| TABLES[zeros][usize::from(byte)];
     let (steps, rest) = bytes.as_chunks::<STEP>();
     let crc = steps.iter().fold(0u16, |crc, [a, b, c, d, e, f, g, h]| {

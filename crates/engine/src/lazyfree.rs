@@ -32,7 +32,8 @@ pub struct LazyFree {
 struct Counts {
     pending: AtomicU64,
     freed: AtomicU64,
-    /// [`alloc::large_freed_bytes`] when the youngest freed memory was freed that was given back, or is to be.
+    /// [`alloc::large_freed_bytes`] when the youngest freed memory was freed that was given back, or is to
+    /// be.
     purged_at_bytes: AtomicU64,
 }
 
@@ -85,8 +86,8 @@ impl LazyFree {
         }
     }
 
-    /// Has the thread give freed memory back once large blocks of more than `beyond_bytes` have been freed since it
-    /// last did. Its cost otherwise is a load or two.
+    /// Has the thread give freed memory back once large blocks of more than `beyond_bytes` have been freed
+    /// since it last did. Its cost otherwise is a load or two.
     pub fn purge_beyond(&self, beyond_bytes: u64) {
         let purged_at = &self.counts.purged_at_bytes;
         let (freed, before) = (alloc::large_freed_bytes(), purged_at.load(Ordering::Relaxed));

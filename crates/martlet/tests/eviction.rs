@@ -172,8 +172,8 @@ fn buffers_of_clients_evict_keys() {
     while client.command(&["SET", "k", "v"]).unwrap() != Reply::Simple(b"OK".to_vec()) {}
 }
 
-/// What large values leave goes back to the system as fast as others come, so that the process stays near its limit;
-/// and the figures add up.
+/// What large values leave goes back to the system as fast as others come, so that the process stays near its
+/// limit; and the figures add up.
 #[test]
 fn resident_memory_stays_near_the_limit() {
     let (server, mut client) = start(&[]);
@@ -325,4 +325,42 @@ fn prepared_field_sets_are_their_clients_memory() {
     // That many would exceed the limit many times over.
     let evicted = (0..2000).any(|number| prepare(&mut other, number).is_err());
     assert!(evicted && info(&mut client, "evicted_clients") == 1);
+}
+
+/// What is evicted ahead of a tracking client's request is reported to it before the reply, as in Redis.
+#[test]
+fn notices_of_evicted_keys_precede_the_reply() {
+    let notice = |reply: Reply, name: &str| {
+        let Reply::Push(items) = &reply else { panic!("{name}: {reply:?}") };
+        assert_eq!(items[0].text().unwrap(), b"invalidate");
+        items[1].clone()
+    };
+    let (server, mut client) = start(&["--enable-debug-command", "yes"]);
+    let mut tracker = Client::connect(server.address()).unwrap();
+    for words in [&["HELLO", "3"][..], &["CLIENT", "TRACKING", "ON"], &["SETEX", "volatile", "10000", "x"]] {
+        ok(&mut tracker, words);
+    }
+    ok(&mut tracker, &["GET", "volatile"]);
+    limit(&mut client, "volatile-random");
+    ok(&mut client, &["SETBIT", "large", &(8 * 2 * ROOM_BYTES).to_string(), "0"]);
+    // Evicts although it only reads.
+    tracker.send(&["GETBIT", "large", "0"]).unwrap();
+    let keys = notice(tracker.read_reply().unwrap(), "eviction");
+    assert_eq!(keys, Reply::Array(vec![Reply::Bulk(b"volatile".to_vec())]));
+    assert_eq!(tracker.read_reply().unwrap(), Reply::Int(0));
+    ok(&mut client, &["CONFIG", "SET", "maxmemory", "0"]);
+
+    // The table's limit, too; nothing else enforces it while periodic work is paused.
+    ok(&mut client, &["DEBUG", "PAUSE-CRON", "1"]);
+    ok(&mut tracker, &["MGET", "1", "2"]);
+    ok(&mut tracker, &["MULTI"]);
+    ok(&mut client, &["CONFIG", "SET", "tracking-table-max-keys", "1"]);
+    tracker.send(&["PING"]).unwrap();
+    tracker.send(&["EXEC"]).unwrap();
+    let keys = notice(tracker.read_reply().unwrap(), "the table");
+    assert!(matches!(&keys, Reply::Array(keys) if keys.len() == 1), "{keys:?}");
+    // One for each key above the limit: the earlier GETBIT's is remembered, too.
+    notice(tracker.read_reply().unwrap(), "the table");
+    assert_eq!(tracker.read_reply().unwrap(), Reply::Simple(b"QUEUED".to_vec()));
+    assert_eq!(tracker.read_reply().unwrap(), Reply::Array(vec![Reply::Simple(b"PONG".to_vec())]));
 }

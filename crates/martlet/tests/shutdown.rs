@@ -212,3 +212,65 @@ fn what_is_asked_for_in_a_transaction_begins_after_it() {
         while !signs.iter().all(|sign| report().contains(sign)) {}
     }
 }
+
+/// The text of a reply.
+fn ask(client: &mut Client, words: &str) -> String {
+    let reply = client.command(&words.split(' ').collect::<Vec<_>>()).unwrap();
+    match reply {
+        Reply::Error(text) => String::from_utf8_lossy(&text).into_owned(),
+        reply => String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned(),
+    }
+}
+
+#[test]
+fn a_signal_that_no_thread_has_acted_on_can_be_taken_back() {
+    for program in programs() {
+        let mut words = if program == OURS { vec!["server"] } else { vec![] };
+        words.extend(["--save", "", "--enable-debug-command", "yes"]);
+        let mut server = Server::start(Path::new(program), &words).unwrap();
+        let mut client = Client::connect(server.address()).unwrap();
+        let mut ask = |words: &str| ask(&mut client, words);
+        let terminate = |server: &Server, times: usize| {
+            kill_process(Pid::from_raw(server.pid() as i32).unwrap(), Signal::TERM).unwrap();
+            while server.log().matches("Received SIGTERM").count() < times {}
+        };
+        for times in 1..=2 {
+            assert_eq!(ask("DEBUG PAUSE-CRON 1"), "OK");
+            terminate(&server, times);
+            assert_eq!(ask("SHUTDOWN ABORT"), "OK", "{program}");
+            assert_eq!(ask("SHUTDOWN ABORT"), NONE);
+            assert_eq!(ask("DEBUG PAUSE-CRON 0"), "OK");
+            assert_eq!(ask("SET k v"), "OK");
+        }
+        assert_eq!(server.log().matches("Shutdown manually aborted").count(), 2);
+        assert!(!server.has_exited());
+        // A signal that is not taken back waits for periodic work only.
+        assert_eq!(ask("DEBUG PAUSE-CRON 1"), "OK");
+        terminate(&server, 3);
+        assert_eq!(ask("DEBUG PAUSE-CRON 0"), "OK");
+        assert!(server.end().unwrap().0.success(), "{program}");
+    }
+}
+
+#[test]
+fn an_append_only_file_that_is_switched_off_leaves_no_rewrite_in_the_way() {
+    let words = ["server", "--save", "", "--appendonly", "yes", "--rdb-key-save-delay", "10000000"];
+    let server = Server::start(Path::new(OURS), &words).unwrap();
+    let mut client = Client::connect(server.address()).unwrap();
+    assert_eq!(ask(&mut client, "SET k v"), "OK");
+    for round in 0..5 {
+        assert_eq!(ask(&mut client, "BGREWRITEAOF"), REWRITES, "{round}");
+        assert_eq!(ask(&mut client, "CONFIG SET appendonly no"), "OK");
+        assert_eq!(ask(&mut client, "BGSAVE"), "Background saving started");
+        // Postponed until the save is over.
+        assert_eq!(ask(&mut client, "CONFIG SET appendonly yes"), "OK");
+        assert!(ask(&mut client, "INFO persistence").contains("aof_rewrite_scheduled:1"));
+        assert_eq!(ask(&mut client, "SET k w"), "OK");
+        assert_eq!(ask(&mut client, "CONFIG SET rdb-key-save-delay 0"), "OK");
+        let waited = client.command(&["WAITAOF", "1", "0", "10000"]).unwrap();
+        assert_eq!(waited, Reply::Array(vec![Reply::Int(1), Reply::Int(0)]), "{round}");
+        let persistence = ask(&mut client, "INFO persistence");
+        assert!(persistence.contains("aof_rewrite_scheduled:0"), "{persistence}");
+        assert_eq!(ask(&mut client, "CONFIG SET rdb-key-save-delay 10000000"), "OK");
+    }
+}

@@ -48,7 +48,8 @@ pub struct Resident {
 
 /// The process' resident memory.
 pub fn resident() -> Resident {
-    // The second number of proc(5)'s statm is all that is resident, the third what files or shared mappings back.
+    // The second number of proc(5)'s statm is all that is resident, the third what files or shared mappings
+    // back.
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut pages = text.split(' ').skip(1).map(|pages| pages.parse::<u64>().unwrap_or(0));
     let (all, with_file) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));

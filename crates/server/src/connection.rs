@@ -282,6 +282,9 @@ pub struct Connection {
     pub soft_limit_since_ms: Option<i64>,
     /// Last traffic in either direction, Unix milliseconds.
     pub last_active_ms: i64,
+    /// How far it had read at the last look, if it reads a long reply from a Unix socket
+    /// (`Backend::output_mark`).
+    pub output_mark: u64,
     /// The client's listener is a unix socket.
     pub is_unix: bool,
     /// Its TLS handshake is still to be done.
@@ -316,6 +319,7 @@ impl Connection {
         Connection {
             token,
             last_active_ms: info.created_ms,
+            output_mark: 0,
             is_unix: info.is_unix,
             info,
             session,

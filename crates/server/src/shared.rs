@@ -220,6 +220,8 @@ pub struct Shared<W> {
     write_holds: AtomicUsize,
     /// A shutdown that waits for replicas.
     pub pending_shutdown: PendingShutdown,
+    /// Periodic work and signals wait (DEBUG PAUSE-CRON).
+    pub is_cron_paused: AtomicBool,
     /// Blocked clients.
     pub blocked_clients: AtomicU64,
     /// Threads that compute replies for some of them.
@@ -302,6 +304,7 @@ impl<W> Shared<W> {
             pause: Pause::default(),
             write_holds: AtomicUsize::new(0),
             pending_shutdown: PendingShutdown::default(),
+            is_cron_paused: AtomicBool::new(false),
             blocked_clients: AtomicU64::new(0),
             computations: Computations::default(),
             stopping: AtomicBool::new(false),

@@ -37,15 +37,14 @@ pub fn on_signal(shared: &'static Shared, signal: ShutdownSignal) {
         ShutdownSignal::Interrupt => tracing::warn!("Received SIGINT scheduling shutdown..."),
         ShutdownSignal::Terminate => tracing::warn!("Received SIGTERM scheduling shutdown..."),
     }
-    let end = move |worker: &mut Worker| {
-        let config = worker.config();
-        let flags = match signal {
-            ShutdownSignal::Interrupt => config.shutdown_on_sigint,
-            ShutdownSignal::Terminate => config.shutdown_on_sigterm,
-        };
-        worker.end_with(flags);
-    };
-    shared.send(0, Mail::Run(Box::new(end)));
+    shared.pending_shutdown.note_signal(signal);
+    act_on_signal(shared);
+}
+
+/// Has the first thread act on a signal that was noted, if SHUTDOWN ABORT does not come first. While periodic
+/// work is paused it waits, as in Redis, which acts on signals there.
+pub fn act_on_signal(shared: &'static Shared) {
+    shared.send(0, Mail::Run(Box::new(Worker::end_on_signal)));
 }
 
 /// Whether the data is to be saved.
@@ -124,6 +123,19 @@ impl Worker {
         }
     }
 
+    fn end_on_signal(&mut self) {
+        if self.shared.is_cron_paused.load(Ordering::SeqCst) {
+            return;
+        }
+        let Some(signal) = self.shared.pending_shutdown.take_signal() else { return };
+        let config = self.config();
+        let flags = match signal {
+            ShutdownSignal::Interrupt => config.shutdown_on_sigint,
+            ShutdownSignal::Terminate => config.shutdown_on_sigterm,
+        };
+        self.end_with(flags);
+    }
+
     /// Ends the server, or logs that it cannot.
     pub(crate) fn end_with(&mut self, flags: ShutdownFlags) {
         if self.begin_shut_down(flags).is_err() {
@@ -151,12 +163,19 @@ impl Worker {
         }
     }
 
-    /// Ends the wait for replicas (SHUTDOWN ABORT); returns whether the server waited for them.
+    /// Ends the wait for replicas, and forgets a signal on which no thread has acted (SHUTDOWN ABORT);
+    /// returns whether there was either.
     pub(crate) fn abort_shutdown(&self) -> bool {
-        let Some(asked) = self.shared.pending_shutdown.take() else { return false };
+        let pending = &self.shared.pending_shutdown;
+        let (asked, signal) = (pending.take(), pending.take_signal());
+        if asked.is_none() && signal.is_none() {
+            return false;
+        }
         tracing::info!("Shutdown manually aborted.");
         self.shared.is_asked_to_stop.store(false, Ordering::SeqCst);
-        self.release_shutdown(asked);
+        if let Some(asked) = asked {
+            self.release_shutdown(asked);
+        }
         true
     }
 

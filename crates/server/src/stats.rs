@@ -321,8 +321,10 @@ pub struct ServerStats {
     pub recent_max_output: AtomicU64,
 }
 
-/// Distinct error codes that are counted; the real server stops telling them apart at 128, too.
+/// Distinct error codes that are counted (Redis: `ERROR_STATS_NUMBER`).
 const ERROR_CODES_MAX: usize = 128;
+/// The only code that is shown once there were more.
+const ERRORS_DISABLED: &str = "ERRORSTATS_DISABLED";
 
 impl ServerStats {
     /// Notes whether memory is above its limit at this time.
@@ -345,14 +347,21 @@ impl ServerStats {
         (self.eviction_us.load(Ordering::Relaxed) + now, now)
     }
 
-    /// Counts an error reply of this code.
-    pub fn count_error(&self, code: &str) {
+    /// Counts an error reply of this code. Beyond [`ERROR_CODES_MAX`] none is counted by its code until the
+    /// next reset, as in Redis; the codes until then are returned.
+    pub fn count_error(&self, code: &str) -> Option<BTreeMap<String, u64>> {
         let mut errors = lock(&self.errors);
-        if let Some(count) = errors.get_mut(code) {
+        if let Some(count) = errors.get_mut(code).filter(|_| code != ERRORS_DISABLED) {
             *count += 1;
+        } else if errors.contains_key(ERRORS_DISABLED) {
+            return None;
         } else if errors.len() < ERROR_CODES_MAX {
             errors.insert(code.to_owned(), 1);
+        } else {
+            let disabled = BTreeMap::from([(ERRORS_DISABLED.to_owned(), 1)]);
+            return Some(std::mem::replace(&mut *errors, disabled));
         }
+        None
     }
 
     /// Error codes with their counts.

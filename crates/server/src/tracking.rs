@@ -112,7 +112,16 @@ impl Worker {
         }
     }
 
-    /// Ends a tracking client's request: CLIENT CACHING was for this one, and the table keeps its limit.
+    /// Begins a tracking client's request: keys above the limit are forgotten, and notices for the client
+    /// precede its reply, as in Redis. Nothing is locked.
+    pub(crate) fn before_tracked(&mut self, connection: &Connection, reply: &mut Reply) {
+        self.limit_tracking();
+        for notice in self.pushes.take_notices() {
+            write_notice(reply, connection, &notice);
+        }
+    }
+
+    /// Ends a tracking client's request: CLIENT CACHING was for this one.
     pub(crate) fn after_tracked(&mut self, connection: &mut Connection, entry: &Entry) {
         if let Some(state) = &mut connection.session.tracking
             && connection.session.transaction.is_none()
@@ -120,7 +129,6 @@ impl Worker {
         {
             state.caching = false;
         }
-        self.limit_tracking();
     }
 
     /// Forgets keys above `tracking-table-max-keys`, at most one of each shard before other work gets its
@@ -227,6 +235,9 @@ impl Worker {
     }
 
     fn notify(&mut self, to: &ClientInfo, notice: Notice) {
+        if self.pushes.collect(to.id, &notice) {
+            return;
+        }
         let mail = Mail::Notice { token: to.token, client: to.id, notice };
         if to.thread == self.thread {
             self.shared.leave(self.thread, mail);
@@ -239,28 +250,33 @@ impl Worker {
     /// Writes a notice into the output of one of this thread's clients.
     pub(crate) fn hand_notice(&mut self, token: Token, client: u64, notice: &Notice) {
         self.push_with(token, client, |connection| {
-            let resp3 = connection.session.resp3;
-            let is_subscriber = connection.is_subscriber();
-            let tracks = connection.session.tracking.is_some();
-            let mut reply = Reply::new(std::mem::take(&mut connection.out), resp3);
-            match notice {
-                Notice::Invalidate(keys) if resp3 && tracks => write_invalidation(&mut reply, keys),
-                Notice::Redirected(keys) if resp3 => write_invalidation(&mut reply, keys),
-                Notice::Redirected(keys) if is_subscriber => {
-                    reply.push(3);
-                    reply.bulk(b"message");
-                    reply.bulk(CHANNEL);
-                    reply.raw().extend_from_slice(keys);
-                }
-                Notice::RedirectionBroken(redirect) if resp3 => {
-                    reply.push(2);
-                    reply.bulk(b"tracking-redir-broken");
-                    reply.int(*redirect as i64);
-                }
-                _ => {}
-            }
+            let mut reply = Reply::new(std::mem::take(&mut connection.out), connection.session.resp3);
+            write_notice(&mut reply, connection, notice);
             connection.out = reply.into_bytes();
         });
+    }
+}
+
+/// Appends a notice in the form that the client reads, if it can.
+fn write_notice(reply: &mut Reply, connection: &Connection, notice: &Notice) {
+    let resp3 = connection.session.resp3;
+    match notice {
+        Notice::Invalidate(keys) if resp3 && connection.session.tracking.is_some() => {
+            write_invalidation(reply, keys);
+        }
+        Notice::Redirected(keys) if resp3 => write_invalidation(reply, keys),
+        Notice::Redirected(keys) if connection.is_subscriber() => {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(CHANNEL);
+            reply.raw().extend_from_slice(keys);
+        }
+        Notice::RedirectionBroken(redirect) if resp3 => {
+            reply.push(2);
+            reply.bulk(b"tracking-redir-broken");
+            reply.int(*redirect as i64);
+        }
+        _ => {}
     }
 }
 

@@ -14,7 +14,7 @@ pub static HOOKS: Hooks = Hooks {
         worker.publish_events(news.events);
     },
     keys_read: |worker, client, entry, args| worker.remember_read(client, entry, args),
-    reads_tracked: |worker| worker.limit_tracking(),
+    tracked_request_begins: |worker, connection, reply| worker.before_tracked(connection, reply),
     ran_on_replica: |worker, entry, args| worker.remember_own_keys(entry, args),
     tracked_request_ended: |worker, connection, entry| worker.after_tracked(connection, entry),
     replicas_request_ended: |worker, connection, reply, entry, before| {

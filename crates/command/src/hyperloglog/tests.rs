@@ -46,6 +46,8 @@ fn merging_keeps_the_destination_and_its_time_to_live() {
     assert_eq!(t.run("PFCOUNT d"), ":6");
     assert_eq!(t.run("TTL d"), ":100");
     assert_eq!(t.run("PFCOUNT a b"), ":5");
+    assert_eq!(t.run("PFDEBUG SIMD on"), "+disabled");
+    assert_eq!(t.run("PFDEBUG SIMD maybe"), "-ERR Argument must be ON or OFF");
     assert_eq!(t.run("PFDEBUG TODENSE b"), ":1");
     assert_eq!(t.run("PFDEBUG TODENSE b"), ":0");
     assert_eq!(t.run("PFDEBUG GETREG a").matches(':').count(), 16_384);

@@ -31,14 +31,23 @@ use crate::{Condition, Storage};
 /// succeeds.
 const FIRST_BASE_RETRY_MS: i64 = 5000;
 
-/// A flush that was asked for: the thread that writes answers once it has tried.
+/// A flush that was asked for: the thread that writes answers once it has tried. Where the file has ended, a
+/// rewrite that was cancelled with it ends, too.
 #[must_use]
-pub struct PendingFlush(Option<Receiver<bool>>);
+pub struct PendingFlush {
+    flushed: Option<Receiver<bool>>,
+    /// The file whose rewrite has been cancelled.
+    cancelled: Option<&'static AppendLog>,
+}
 
 impl PendingFlush {
     /// Waits for its end; whether all is on disk.
     pub fn wait(self, _: &Outside) -> bool {
-        self.0.is_none_or(|done| done.recv().unwrap_or(false))
+        let is_on_disk = self.flushed.is_none_or(|done| done.recv().unwrap_or(false));
+        if let Some(log) = self.cancelled {
+            log.wait_for_rewrite();
+        }
+        is_on_disk
     }
 }
 
@@ -272,12 +281,12 @@ impl Storage {
     pub fn begin_flush(self) -> PendingFlush {
         let log = &self.persistence.log;
         if !log.has_writer.load(Ordering::SeqCst) {
-            return PendingFlush(None);
+            return PendingFlush { flushed: None, cancelled: None };
         }
         let (sender, done) = std::sync::mpsc::channel();
         log.order(Order::Flush(sender));
         self.engine.journal.nudge();
-        PendingFlush(Some(done))
+        PendingFlush { flushed: Some(done), cancelled: None }
     }
 
     /// Writes everything that was recorded and forces it to disk; whether that went well.
@@ -350,12 +359,16 @@ impl Storage {
     /// Ends the append-only file, which is in this phase.
     fn end_log(self, phase: Phase) -> Option<PendingFlush> {
         let (log, journal) = (&self.persistence.log, &self.engine.journal);
-        if log.cancel_rewrite() {
+        let cancelled = log.cancel_rewrite().then_some(log);
+        if cancelled.is_some() {
             tracing::info!("Killing the running AOF rewrite, a thread rather than a child");
         }
         // Before the disk's progress is reported once more: waiting clients learn that there is no file now.
         lock(&log.facts).phase = Phase::Off;
-        let flush = (phase == Phase::On).then(|| self.begin_flush());
+        let flush = match phase {
+            Phase::On => Some(PendingFlush { cancelled, ..self.begin_flush() }),
+            _ => cancelled.map(|_| PendingFlush { flushed: None, cancelled }),
+        };
         log.order(Order::Stop(journal.cut_file()));
         journal.follow(Follower::File, false);
         journal.hold_replies(false);

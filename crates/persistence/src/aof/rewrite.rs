@@ -76,7 +76,7 @@ pub fn begin(storage: Storage) -> Result<(), String> {
         Err(error) => {
             let text = format!("Can't rewrite append only file in background: {}", error_text(&error));
             tracing::warn!("{text}");
-            ended(storage, &Err(Ended::Failed(text.clone())));
+            ended(storage, &order, &Err(Ended::Failed(text.clone())));
             Err(text)
         }
     }
@@ -134,24 +134,33 @@ fn run(storage: Storage, outside: &Outside, begun: &Begun) -> Option<Begun> {
     tracing::info!("Background append only file rewriting started by pid {}", std::process::id());
     let result = rewrite(storage, outside, begun);
     match &result {
-        Ok(()) => tracing::info!("Background AOF rewrite finished successfully"),
+        Ok(_) => tracing::info!("Background AOF rewrite finished successfully"),
         Err(Ended::Cancelled) => tracing::info!("Background AOF rewrite cancelled"),
         Err(Ended::Waits | Ended::Outrun) => {
             tracing::info!("Background append only file rewriting waits for the save");
         }
         Err(Ended::Failed(why)) => tracing::warn!("Background AOF rewrite terminated with error: {why}"),
     }
-    ended(storage, &result)
+    ended(storage, begun, &result)
 }
 
-fn ended(storage: Storage, result: &Result<(), Ended>) -> Option<Begun> {
+fn ended(storage: Storage, begun: &Begun, result: &Result<Phase, Ended>) -> Option<Begun> {
     let log = &storage.persistence.log;
     let mut facts = lock(&log.facts);
     let now_ms = storage.now_ms();
     let ended = facts.rewrite.take();
     facts.last_s = ended.as_ref().map(|rewrite| (now_ms - rewrite.began_ms) / 1000).or(facts.last_s);
     match result {
-        Ok(()) => (facts.is_sound, facts.failures) = (true, 0),
+        Ok(phase) => {
+            (facts.is_sound, facts.failures) = (true, 0);
+            // Only if it was this rewrite that records were switched on for: the file may have been switched
+            // off, or off and on, since. With the end of the rewrite: a client that waits for the disk finds
+            // neither without the other.
+            let is_ours = *phase == Phase::Starting && !begun.is_cancelled.load(Ordering::SeqCst);
+            if is_ours && facts.phase == Phase::Starting {
+                facts.phase = Phase::On;
+            }
+        }
         Err(Ended::Waits | Ended::Outrun) => {
             facts.is_scheduled = true;
             facts.rewrites -= 1;
@@ -173,19 +182,23 @@ fn ended(storage: Storage, result: &Result<(), Ended>) -> Option<Begun> {
     note_base(storage, facts.phase, result);
     drop(facts);
     log.rewrite_ended.notify_all();
+    if result.is_ok() {
+        // The awaited records may be durable for long, and count from now on.
+        storage.host.disk_went_on();
+    }
     next
 }
 
 /// Has writes refused from when the first base could not be written until one is: `appendfsync always` would
 /// acknowledge what no file has. The phase is that of now, under the lock of the facts.
-fn note_base(storage: Storage, phase: Phase, result: &Result<(), Ended>) {
+fn note_base(storage: Storage, phase: Phase, result: &Result<Phase, Ended>) {
     let log = &storage.persistence.log;
     match result {
         Err(Ended::Failed(why)) if phase == Phase::Starting => {
             log.lacks_base.store(true, Ordering::SeqCst);
             storage.note_log_state(Some(why.clone()));
         }
-        Ok(()) if log.lacks_base.swap(false, Ordering::SeqCst) => storage.note_log_state(None),
+        Ok(_) if log.lacks_base.swap(false, Ordering::SeqCst) => storage.note_log_state(None),
         _ => {}
     }
 }
@@ -218,8 +231,8 @@ enum Records {
     Since(Position),
 }
 
-fn rewrite(storage: Storage, outside: &Outside, begun: &Begun) -> Result<(), Ended> {
-    let Begun { is_cancelled, settings } = begun;
+fn rewrite(storage: Storage, outside: &Outside, begun: &Begun) -> Result<Phase, Ended> {
+    let settings = &begun.settings;
     let disk = storage.persistence.disk.get(outside);
     let directory = settings.aof_directory();
     disk.create_directory(&directory).map_err(|error| {
@@ -240,8 +253,7 @@ fn rewrite(storage: Storage, outside: &Outside, begun: &Begun) -> Result<(), End
     let written = write_base(storage, outside, settings, &base, &cut).map_err(|error| {
         if error.kind() == io::ErrorKind::Interrupted { Ended::Cancelled } else { error.into() }
     });
-    let go_over =
-        |new| go_over(storage, outside, settings, phase, new, (increment.as_ref(), position), is_cancelled);
+    let go_over = |new| go_over(storage, outside, settings, phase, new, (increment.as_ref(), position));
     let result = written.and_then(go_over);
     if let (Err(_), Some(increment)) = (&result, &increment) {
         increment.give_up(storage, outside, settings);
@@ -467,7 +479,7 @@ fn new_base(listed: &Listed, settings: &Settings) -> (Manifest, FileInfo) {
     (manifest, base)
 }
 
-/// Makes the new base and what followed it the files that are loaded.
+/// Makes the new base and what followed it the files that are loaded; returns the phase that they are for.
 fn go_over(
     storage: Storage,
     outside: &Outside,
@@ -475,8 +487,7 @@ fn go_over(
     phase: Phase,
     new: NewFile,
     (increment, position): (Option<&Increment>, Position),
-    is_cancelled: &AtomicBool,
-) -> Result<(), Ended> {
+) -> Result<Phase, Ended> {
     let (log, disk) = (&storage.persistence.log, storage.persistence.disk.get(outside));
     let mut listed = lock(&log.listed);
     if log.facts().phase != phase {
@@ -497,20 +508,9 @@ fn go_over(
     log.current_bytes.store(all_bytes, Ordering::Relaxed);
     log.order(Order::Rewritten(position));
     storage.engine.journal.nudge();
-    {
-        // Only if it was this rewrite that records were switched on for: the file may have been switched on,
-        // or off and on, since this was looked at above.
-        let mut facts = lock(&log.facts);
-        let is_ours = phase == Phase::Starting && !is_cancelled.load(Ordering::SeqCst);
-        if is_ours && facts.phase == Phase::Starting {
-            facts.phase = Phase::On;
-        }
-    }
-    // The awaited records may be durable for long, and count from now on.
-    storage.host.disk_went_on();
     files::remove_history(disk, settings, &mut manifest);
     listed.manifest = manifest;
-    Ok(())
+    Ok(phase)
 }
 
 /// Gives a rewrite's files their names, and replaces the list on disk; `made` has the files that have been

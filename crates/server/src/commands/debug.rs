@@ -14,7 +14,8 @@ use martlet_journal::{Follower, REPLICAS};
 use martlet_keyspace::{ExpiryChange, Key};
 
 use super::cluster::{
-    CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER, SLOTMIGRATION,
+    CLOSE_CLUSTER_LINK_ON_PACKET_DROP, CLUSTERLINK, DROP_CLUSTER_PACKET_FILTER, INTERNAL_SECRET,
+    SLOTMIGRATION,
 };
 use super::debug_flags::FLAGS;
 use super::debug_memory::{DICT_RESIZING, HTSTATS_KEY, LEAK, SDSLEN, STRUCTSIZE};
@@ -44,6 +45,7 @@ static DEBUG: ServerCommand = container(
         &HELP,
         &HTSTATS,
         &HTSTATS_KEY,
+        &INTERNAL_SECRET,
         &LEAK,
         &LISTPACK,
         &LOADAOF,
@@ -202,15 +204,21 @@ fn set_disable_deny_scripts(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Periodic work is spread over the I/O threads and never pauses.
-static PAUSE_CRON: ServerCommand = command("debug|pause-cron", 3, accept as ServerHandler).flags(FLAGS).doc(
-    Group::Server,
-    "7.0.0",
-    "O(1)",
-    "Accepted; periodic work is not in one place here.",
-);
+static PAUSE_CRON: ServerCommand =
+    command("debug|pause-cron", 3, pause_cron as ServerHandler).flags(FLAGS).doc(
+        Group::Server,
+        "7.0.0",
+        "O(1)",
+        "Stops what the server does by time, but for expiry and blocked clients' timeouts, or resumes it.",
+    );
 
-fn accept(call: &mut Call<'_>) -> Outcome {
+fn pause_cron(call: &mut Call<'_>) -> Outcome {
+    let shared = call.worker.shared;
+    let is_paused = parse_i64(call.arg(2)).unwrap_or(0) != 0;
+    shared.is_cron_paused.store(is_paused, Ordering::SeqCst);
+    if !is_paused {
+        crate::shutdown::act_on_signal(shared);
+    }
     call.reply.ok();
     Ok(())
 }

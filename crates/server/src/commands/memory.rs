@@ -179,8 +179,8 @@ impl Figures {
             .min(self.used)
     }
 
-    /// Memory of pages that have a block in use, at least: resident memory of the allocator but what freed large
-    /// blocks may have left.
+    /// Memory of pages that have a block in use, at least: resident memory of the allocator but what freed
+    /// large blocks may have left.
     pub fn active(&self) -> u64 {
         let least = self.allocator_resident.saturating_sub(self.unpurged);
         least.max(self.used.min(self.allocator_resident))

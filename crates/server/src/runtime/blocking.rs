@@ -301,9 +301,6 @@ impl Worker {
         self.pushes.set_origin(origin);
         // It is no write of this thread's client.
         self.keys.recorded = recorded;
-        if request.client.tracked.is_some() {
-            (self.hooks.reads_tracked)(self);
-        }
         exhausted
     }
 

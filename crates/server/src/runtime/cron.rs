@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::lock;
-use martlet_net::Token;
 
 use super::Worker;
 use crate::connection::Connection;
@@ -121,6 +120,9 @@ impl Worker {
     }
 
     fn cron(&mut self) {
+        if self.shared.is_cron_paused.load(Ordering::Relaxed) {
+            return;
+        }
         self.close_idle();
         let is_second_over = self.timers.is_second_over();
         (self.hooks.every_100_ms)(self, is_second_over);
@@ -192,50 +194,68 @@ impl Worker {
         }
     }
 
-    /// Clients that still receive a long reply are active, although it comes back from the backend only once
-    /// all of it is written.
-    fn note_slow_readers(&mut self, timeout_ms: i64) {
-        let is_slow =
-            |one: &&Connection| one.last_active_ms + timeout_ms < self.now_ms && one.output_bytes() > 0;
-        let slow: Vec<Token> = self.connections.iter().filter(is_slow).map(|one| one.token).collect();
-        for token in slow {
-            let idle = self.with_backend(|_, backend| backend.output_idle(token)).flatten();
-            let (Some(idle), Some(mut connection)) = (idle, self.take(token)) else { continue };
-            let active_ms = self.now_ms - idle.as_millis() as i64;
-            connection.last_active_ms = connection.last_active_ms.max(active_ms);
-            self.put(connection);
+    /// Notes when a client that still receives a long reply last read of it: its buffer comes back from the
+    /// backend only once all of it is written.
+    fn note_reading(&mut self, connection: &mut Connection) {
+        if connection.output_bytes() == 0 {
+            return;
+        }
+        let token = connection.token;
+        let looked = self.with_backend(|_, backend| match backend.output_idle(token) {
+            Some(idle) => (Some(idle), None),
+            None => (None, backend.output_mark(token)),
+        });
+        match looked {
+            Some((Some(idle), _)) => {
+                let active_ms = self.now_ms - idle.as_millis() as i64;
+                connection.last_active_ms = connection.last_active_ms.max(active_ms);
+            }
+            Some((None, Some(mark))) if mark != connection.output_mark => {
+                connection.output_mark = mark;
+                connection.last_active_ms = self.now_ms;
+            }
+            _ => {}
         }
     }
 
     /// Closes clients that have neither sent nor received anything for longer than `timeout_ms`, and notes
     /// when the next one may have been idle for so long.
     fn close_idle_for(&mut self, timeout_ms: i64) {
-        self.note_slow_readers(timeout_ms);
-        let mut next_ms = self.now_ms + timeout_ms + 1;
-        let mut ends = Vec::new();
+        let now_ms = self.now_ms;
+        // Of a Unix socket the kernel says how far its peer is, not since when: that takes several looks.
+        let is_read_slowly = |one: &Connection| one.is_unix && one.output_bytes() > 0;
+        let due_ms = |one: &Connection| one.last_active_ms.max(one.info.created_ms) + timeout_ms + 1;
+        let mut next_ms = now_ms + timeout_ms + 1;
+        let mut looked_at = Vec::new();
         for connection in self.connections.iter() {
-            let waits = connection.awaits_reply();
-            let due_ms = connection.last_active_ms.max(connection.info.created_ms) + timeout_ms + 1;
-            if due_ms > self.now_ms {
-                next_ms = next_ms.min(due_ms);
-            } else if connection.is_monitor
+            let is_due = due_ms(connection) <= now_ms;
+            let is_exempt = connection.is_monitor
                 || connection.is_replica()
                 || connection.moves_slots()
                 || connection.is_subscriber()
-                || waits
-            {
+                || connection.awaits_reply();
+            if is_due && is_exempt {
                 // Is idle as soon as it does none of these any more.
-                next_ms = next_ms.min(self.now_ms + IDLE_LOOK_MS);
+                next_ms = next_ms.min(now_ms + IDLE_LOOK_MS);
+            } else if is_due || is_read_slowly(connection) {
+                looked_at.push(connection.token);
             } else {
-                ends.push(connection.token);
+                next_ms = next_ms.min(due_ms(connection));
             }
         }
-        self.timers.next_idle_ms = next_ms;
-        for token in ends {
-            let Some(connection) = self.take(token) else { continue };
-            tracing::debug!("Closing idle client");
-            self.drop_connection(connection);
+        for token in looked_at {
+            let Some(mut connection) = self.take(token) else { continue };
+            self.note_reading(&mut connection);
+            if due_ms(&connection) <= now_ms {
+                tracing::debug!("Closing idle client");
+                self.drop_connection(connection);
+                continue;
+            }
+            let is_watched = is_read_slowly(&connection);
+            next_ms = next_ms.min(if is_watched { now_ms + IDLE_LOOK_MS } else { due_ms(&connection) });
+            self.put(connection);
         }
+        self.timers.next_idle_ms = next_ms;
     }
 }
 

@@ -172,7 +172,16 @@ impl Worker {
             return;
         }
         connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
+        // A notice that belongs before the reply; one that CLIENT REPLY would take away with it goes by mail.
+        let is_noticed = connection.session.flags.has(SessionFlags::TRACKING)
+            && !connection.session.flags.has(SessionFlags::FILTERS_REPLIES);
+        if is_noticed {
+            self.pushes.collect_notices(connection.info.id);
+        }
         self.make_room_if_due();
+        if is_noticed {
+            (self.hooks.tracked_request_begins)(self, connection, reply);
+        }
         if let Err(error) = checks::before(self, connection, entry, args) {
             if entry.spec.control == Control::ExecuteTransaction {
                 // MONITOR shows the end of the transaction even so.
@@ -506,7 +515,16 @@ impl Worker {
     /// Counts an error reply.
     pub(crate) fn count_error(&self, text: &str) {
         self.stats().error_replies.add(1);
-        self.shared.stats.count_error(text.split(' ').next().unwrap_or("ERR"));
+        let Some(codes) = self.shared.stats.count_error(text.split(' ').next().unwrap_or("ERR")) else {
+            return;
+        };
+        tracing::warn!(
+            "Errorstats stopped adding new errors because the number of errors reached the limit ({}).",
+            codes.len()
+        );
+        let list: Vec<&str> = codes.keys().map(String::as_str).collect();
+        tracing::warn!("Current errors code list: {}", list.join(", "));
+        self.shared.engine.lazy_free.free(codes.len(), Box::new(codes));
     }
 
     /// Answers a request that may not run; inside MULTI, EXEC will refuse.

@@ -27,8 +27,9 @@ pub struct Hooks {
     pub(crate) keys_changed: fn(&mut Worker, KeyChanges),
     /// A tracking client's command has run; its keys are still locked.
     pub(crate) keys_read: fn(&mut Worker, u64, &Entry, &Args<'_>),
-    /// Keys that a client has read after a wait were noted; nothing is locked.
-    pub(crate) reads_tracked: fn(&mut Worker),
+    /// A tracking client's request is about to be checked, and keys may have been evicted for it: what it
+    /// must know before its reply is appended to that. Nothing is locked.
+    pub(crate) tracked_request_begins: fn(&mut Worker, &mut Connection, &mut Reply),
     /// A client's command has run on a replica; its keys are still locked.
     pub(crate) ran_on_replica: fn(&mut Worker, &Entry, &Args<'_>),
     /// A tracking client's request has ended. Nothing is locked.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::tracking::table::Notice;
+
 /// See the [module docs](self).
 #[derive(Default)]
 pub(crate) struct PushState {
@@ -11,6 +13,8 @@ pub(crate) struct PushState {
     /// Changed keys that are broadcast at the end of the loop, each with its `origin`, or 0 if that was not
     /// always the same.
     broadcasts: BTreeMap<Vec<u8>, u64>,
+    /// The tracking client whose request is about to run, and notices for it that precede the reply.
+    collected: Option<(u64, Vec<Notice>)>,
     /// A message published now waits in a mailbox that has too much.
     is_flooding: bool,
 }
@@ -24,6 +28,25 @@ impl PushState {
     /// A request of this tracking client runs now, or none (0); which one did before.
     pub fn set_origin(&mut self, client: u64) -> u64 {
         std::mem::replace(&mut self.origin, client)
+    }
+
+    /// Keeps this client's notices, until they are taken.
+    pub fn collect_notices(&mut self, client: u64) {
+        self.collected = Some((client, Vec::new()));
+    }
+
+    /// Keeps the notice, if those of this client are collected; whether it did.
+    pub fn collect(&mut self, client: u64, notice: &Notice) -> bool {
+        let Some((_, notices)) = self.collected.as_mut().filter(|collected| collected.0 == client) else {
+            return false;
+        };
+        notices.push(notice.clone());
+        true
+    }
+
+    /// Ends the collection, and returns it.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.collected.take().map(|collected| collected.1).unwrap_or_default()
     }
 
     /// Has a changed key broadcast at the end of the turn.

@@ -7,6 +7,7 @@ use martlet_base::sync::lock;
 use martlet_engine::Waiter;
 
 use crate::config::ShutdownFlags;
+use crate::process::ShutdownSignal;
 
 /// The answer to SHUTDOWN when the server continues.
 pub const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
@@ -17,6 +18,8 @@ pub struct PendingShutdown {
     /// Its deadline, Unix milliseconds; 0 for none.
     until_ms: AtomicI64,
     asked: Mutex<Asked>,
+    /// A signal on which the server is to end, and no thread has begun to.
+    signal: Mutex<Option<ShutdownSignal>>,
 }
 
 /// The request, and its client.
@@ -27,6 +30,16 @@ pub(super) struct Asked {
 }
 
 impl PendingShutdown {
+    /// Notes a signal on which the server is to end.
+    pub fn note_signal(&self, signal: ShutdownSignal) {
+        *lock(&self.signal) = Some(signal);
+    }
+
+    /// Takes the signal that was noted last, if it has not been taken.
+    pub fn take_signal(&self) -> Option<ShutdownSignal> {
+        lock(&self.signal).take()
+    }
+
     /// Whether there is one.
     pub fn is_on(&self) -> bool {
         self.until_ms.load(Ordering::Acquire) != 0

@@ -1,5 +1,8 @@
 //! DEBUG's subcommands for test suites of clusters, which are Valkey's.
 
+use martlet_base::slot::crc16;
+use martlet_cluster::flags::NodeFlags;
+use martlet_cluster::id::ID_BYTES;
 use martlet_cluster::machine::Direction;
 use martlet_command::{Error, Group, Outcome, command};
 
@@ -35,6 +38,31 @@ fn clusterlink(call: &mut Call<'_>) -> Outcome {
         return Err(Error::Text(format!("ERR Unknown direction {text}")));
     }
     call.reply.ok();
+    Ok(())
+}
+
+pub(in super::super) static INTERNAL_SECRET: ServerCommand =
+    command("debug|internal_secret", 2, internal_secret as ServerHandler).flags(FLAGS).doc(
+        Group::Server,
+        "8.0.0",
+        "O(N) for N nodes of the cluster",
+        "Returns a number that nodes have in common once they know the same nodes.",
+    );
+
+/// In Redis a checksum of the secret that the nodes have agreed on by combining their own. Nothing here is
+/// admitted by such a secret, so it is that of their ids, combined likewise: it agrees when Redis' would.
+fn internal_secret(call: &mut Call<'_>) -> Outcome {
+    let Some(node) = call.worker.shared.cluster() else {
+        return Err(Error::Fixed("ERR Internal secret is missing"));
+    };
+    let secret = node.with(|cluster, _| {
+        let known = cluster.nodes().filter(|(_, node)| !node.flags.has(NodeFlags::HANDSHAKE));
+        known.fold([0u8; ID_BYTES], |mut all, (_, node)| {
+            all.iter_mut().zip(node.id.as_bytes()).for_each(|(all, byte)| *all ^= byte);
+            all
+        })
+    });
+    call.reply.int(i64::from(crc16(&secret)));
     Ok(())
 }
 
