@@ -2,11 +2,12 @@
 //! freed memory back.
 
 use martlet_base::alloc;
+use martlet_base::clock::monotonic;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SendError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often the idle thread gives memory that was freed back to the system.
 const PURGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,10 +52,10 @@ impl LazyFree {
         let shared = counts.clone();
         std::thread::Builder::new().name("lazyfree".into()).spawn(move || {
             martlet_base::thread::use_batch_scheduling();
-            let mut next_purge = Instant::now() + PURGE_INTERVAL;
+            let mut next_purge = monotonic() + PURGE_INTERVAL;
             let mut freed_before_bytes = alloc::large_freed_bytes();
             loop {
-                match jobs.recv_timeout(next_purge.saturating_duration_since(Instant::now())) {
+                match jobs.recv_timeout(next_purge.saturating_duration_since(monotonic())) {
                     Ok(Job::Drop(objects, it)) => {
                         drop(it);
                         shared.pending.fetch_sub(objects as u64, Ordering::Relaxed);
@@ -65,12 +66,12 @@ impl LazyFree {
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
-                if Instant::now() >= next_purge {
+                if monotonic() >= next_purge {
                     alloc::purge_old();
                     // It gives back what was freed when the thread last came here.
                     shared.purged_at_bytes.fetch_max(freed_before_bytes, Ordering::Relaxed);
                     freed_before_bytes = alloc::large_freed_bytes();
-                    next_purge = Instant::now() + PURGE_INTERVAL;
+                    next_purge = monotonic() + PURGE_INTERVAL;
                 }
             }
         })?;

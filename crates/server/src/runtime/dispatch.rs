@@ -172,16 +172,7 @@ impl Worker {
             return;
         }
         connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
-        // A notice that belongs before the reply; one that CLIENT REPLY would take away with it goes by mail.
-        let is_noticed = connection.session.flags.has(SessionFlags::TRACKING)
-            && !connection.session.flags.has(SessionFlags::FILTERS_REPLIES);
-        if is_noticed {
-            self.pushes.collect_notices(connection.info.id);
-        }
-        self.make_room_if_due();
-        if is_noticed {
-            (self.hooks.tracked_request_begins)(self, connection, reply);
-        }
+        self.make_room_before(connection, reply);
         if let Err(error) = checks::before(self, connection, entry, args) {
             if entry.spec.control == Control::ExecuteTransaction {
                 // MONITOR shows the end of the transaction even so.
@@ -218,6 +209,21 @@ impl Worker {
             (self.hooks.tracked_request_ended)(self, connection, entry);
         }
         self.yield_to_mail(connection);
+    }
+
+    /// Evicts keys as below for a request that is about to run; what of that concerns a client that caches keys
+    /// precedes its reply.
+    fn make_room_before(&mut self, connection: &mut Connection, reply: &mut Reply) {
+        // What CLIENT REPLY would take away with the reply goes by mail.
+        let is_noticed = connection.session.flags.has(SessionFlags::TRACKING)
+            && !connection.session.flags.has(SessionFlags::FILTERS_REPLIES);
+        if is_noticed {
+            self.pushes.collect_notices(connection.info.id);
+        }
+        self.make_room_if_due();
+        if is_noticed {
+            (self.hooks.tracked_request_begins)(self, connection, reply);
+        }
     }
 
     /// Evicts keys if it is time to look at the memory, or the memory was full. Nothing is locked.

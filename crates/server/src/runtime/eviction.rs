@@ -197,7 +197,12 @@ impl Worker {
         let used = alloc::used_bytes() as u64 + self.memory.slack_bytes as u64;
         let gathered = self.shared.replication.replica.gathered_bytes();
         let snapshot = self.shared.engine.snapshot.held_bytes();
-        let not_counted = self.stream_bytes_beyond_backlog() + gathered + snapshot;
+        // Clients beyond their own limit are about to be disconnected, in place of keys.
+        let clients_beyond = match self.memory.clients_limit_bytes {
+            0 => 0,
+            limit_bytes => self.shared.client_bytes().saturating_sub(limit_bytes),
+        };
+        let not_counted = self.stream_bytes_beyond_backlog() + gathered + snapshot + clients_beyond;
         used.saturating_sub(not_counted).saturating_sub(self.memory.limit_bytes)
     }
 }
