@@ -211,8 +211,8 @@ impl Worker {
         self.yield_to_mail(connection);
     }
 
-    /// Evicts keys as below for a request that is about to run; what of that concerns a client that caches keys
-    /// precedes its reply.
+    /// Evicts keys as below for a request that is about to run; what of that concerns a client that caches
+    /// keys precedes its reply.
     fn make_room_before(&mut self, connection: &mut Connection, reply: &mut Reply) {
         // What CLIENT REPLY would take away with the reply goes by mail.
         let is_noticed = connection.session.flags.has(SessionFlags::TRACKING)
