@@ -40,7 +40,7 @@ impl<'a> NamedKey<'a> {
     }
 }
 
-/// What was known of a key that a writer has noted.
+/// A key as a writer found it before its change.
 pub(crate) struct Noted {
     expiry_ms: Option<i64>,
     kind: Kind,

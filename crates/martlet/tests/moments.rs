@@ -1,6 +1,6 @@
-//! Replies about the whole keyspace are of one moment, whatever changes it: histories of real servers, which
-//! [`martlet_testkit::moments`] checks. What SCAN promises beside RENAME, SWAPDB, FLUSHALL and EXEC is held to
-//! in the same way.
+//! Replies about the whole keyspace are of one moment, whatever changes it: histories of real servers,
+//! which [`martlet_testkit::moments`] checks. What SCAN promises beside RENAME, SWAPDB, FLUSHALL and EXEC
+//! is held to in the same way.
 
 use std::path::Path;
 

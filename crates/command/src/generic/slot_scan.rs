@@ -44,7 +44,7 @@ impl<'a> SlotScan<'a> {
     /// at one moment: the matching names, and the next position, `None` behind that slot.
     pub fn run(&self, keys: &mut Keys, from: SlotPlace, last: u16) -> (Vec<Vec<u8>>, Option<SlotPlace>) {
         let found = keys.holding(|keys| self.walk(keys, from, last));
-        // A busy script has kept one of the shards: the client is told so.
+        // A busy script holds one of the shards: the reply becomes BUSY.
         found.unwrap_or((Vec::new(), Some(from)))
     }
 

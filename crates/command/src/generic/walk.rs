@@ -63,7 +63,7 @@ impl<'a> Filter<'a> {
         self.pattern.is_none_or(|pattern| pattern.len() <= BRIEF_PATTERN_MAX_BYTES)
     }
 
-    /// What a key is to a walk at the time up to which keys are due.
+    /// Judges a key; keys that expire at `due_ms` or before have expired.
     fn judge(&self, key: &NamedKey<'_>, hidden: &HiddenSlots, due_ms: i64) -> Judged {
         let matches = |pattern| glob::matches(pattern, key.name, false);
         if hidden.has_key(key.name) || !self.pattern.is_none_or(matches) {
@@ -77,7 +77,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// What a key is to a walk.
+/// The judgement of a filter on a key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Judged {
     /// One of those that it is after.

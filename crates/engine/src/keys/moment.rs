@@ -1,10 +1,9 @@
 //! The whole keyspace, or some shards of it, at one moment, beside the other threads.
 //!
-//! Commands that report on many shards lock all of them before they look at the first one's keys go out of
-//! date: so their answer is the state at the moment in which the last lock was taken. Shards are locked in
-//! ascending order. A thread that meets a locked shard unlocks its own and waits for that one alone, so
-//! that others wait for a long command only if they want its shards; but not more than [`PATIENCE`] times,
-//! then it keeps what it has.
+//! A command that reports on many shards locks all of them before it looks at the first one, so its reply
+//! is the state at the moment of the last lock. Shards are locked in ascending order. A thread that finds
+//! a shard locked releases its own, waits for that one alone and begins again, so a long command holds up
+//! only those that want its shards; after [`PATIENCE`] attempts it waits with its locks.
 
 use martlet_base::limits::SHARD_COUNT;
 

@@ -66,10 +66,10 @@ impl Keys {
         Some(cut)
     }
 
-    /// Visits keys of the cut in one shard, from an order on, which is where another call ended or, in a
-    /// shard that was not visited yet, any. With the last of them come those that were changed meanwhile,
-    /// of the whole shard. Returns the next order, [`ORDERS`] at the shard's end; `None`, and
-    /// [`Keys::gave_up`], if it would have to wait while a script is busy.
+    /// Visits some keys of the cut in one shard, from an order on: the one that the last call for this
+    /// shard returned, or any in the first call. The last call also visits the shard's keys that other
+    /// threads have changed since the cut. Returns the next order, [`ORDERS`] at the shard's end; `None`,
+    /// and [`Keys::gave_up`], if it would have to wait while a script is busy.
     pub fn visit_names(
         &mut self,
         cut: &NameCut,

@@ -143,7 +143,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Counts, besides what the survey has.
+    /// The figures, with the numbers of keys that a survey has found.
     pub fn of(worker: &Worker, survey: &Survey) -> Figures {
         let shared = worker.shared;
         let used = martlet_base::alloc::used_bytes() as u64;

@@ -12,7 +12,7 @@ use martlet_values::TYPES;
 /// Number of keys by type, in the order of [`TYPES`], and size.
 pub(super) type SizeTable = [[u64; SIZE_BINS]; TYPES.len()];
 
-/// What a database holds.
+/// The content of a database, in numbers.
 #[derive(Default)]
 pub(super) struct Held {
     /// All keys.

@@ -82,12 +82,12 @@ impl Writer {
         index.checked_sub(1).map_or(self.begin, |last| self.writes[last].after)
     }
 
-    /// Writes that had begun by then.
+    /// Number of writes begun by this time.
     fn begun(&self, at_ns: u64) -> usize {
         self.writes.partition_point(|write| write.span.began_ns <= at_ns)
     }
 
-    /// Writes that had ended before then.
+    /// Number of writes ended before this time.
     fn ended(&self, at_ns: u64) -> usize {
         self.writes.partition_point(|write| write.span.ended_ns < at_ns)
     }
@@ -127,7 +127,7 @@ fn for_each_choice(lists: &[Vec<usize>], mut work: impl FnMut(&[usize])) {
     }
 }
 
-/// Whether a reply is what a state is to be reported as.
+/// Whether a correct server may send this reply in this state.
 fn matches(history: &History, seen: &Seen, state: State) -> bool {
     let count = |db: usize| -> usize { items(state.0[db]).map(|at| history.elements[at].names.len()).sum() };
     match seen {
@@ -206,7 +206,7 @@ fn state_text(elements: &[Element], state: State) -> String {
     dbs.collect::<Vec<_>>().join(", ")
 }
 
-/// What a reply has said, for people.
+/// A reply as text.
 fn seen_text(elements: &[Element], seen: &Seen) -> String {
     let names = |of| names(elements, of);
     match seen {

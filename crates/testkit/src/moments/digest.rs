@@ -1,4 +1,4 @@
-//! What DEBUG DIGEST answers for a state of database 0, by what it has answered for its elements alone.
+//! DEBUG DIGEST of any state of database 0, computed from the digests of single elements.
 //!
 //! The digest of a data set with one database is a start value, exclusive-or that of each key. So from the
 //! answers for single elements, and for two of them together, that for any state follows.
@@ -28,7 +28,8 @@ fn xor(left: &[u8], right: &[u8]) -> Vec<u8> {
 }
 
 impl Digests {
-    /// From the answers for each element alone, and for the first two together; `None` if they are no digests.
+    /// From the answers for each element alone, and for the first two together; `None` if they are no
+    /// digests.
     pub fn new(alone: &[String], first_two: &str) -> Option<Digests> {
         let elements: Vec<Vec<u8>> = alone.iter().map(|text| parse(text)).collect::<Option<_>>()?;
         let [first, second, ..] = elements.as_slice() else { return None };

@@ -14,6 +14,7 @@ mod check;
 mod digest;
 mod reader;
 mod run;
+mod stopwatch;
 mod writer;
 
 pub use check::{Violation, check};
@@ -90,7 +91,7 @@ pub struct Writer {
     pub writes: Vec<Write>,
 }
 
-/// What a reply has said of the elements.
+/// A reply, in terms of elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Of those asked for, the database has these and no others (KEYS; SCAN of all in one call).
@@ -115,13 +116,13 @@ pub enum Seen {
         /// Elements of which at least one was.
         some: Elements,
     },
-    /// So many keys (DBSIZE).
+    /// Number of keys of a database (DBSIZE).
     Count(usize, usize),
-    /// So many keys in all databases together (MEMORY STATS).
+    /// Number of keys of all databases together (MEMORY STATS).
     Total(usize),
-    /// So many keys in each database (INFO).
+    /// Number of keys of each database (INFO).
     Counts([usize; DATABASES]),
-    /// A key, or that there is none (RANDOMKEY).
+    /// A key of this database, or none (RANDOMKEY).
     Random(usize, Option<Elements>),
     /// DEBUG DIGEST.
     Digest(String),

@@ -7,7 +7,7 @@ use martlet_base::random::Random;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 
-use super::run::Stopwatch;
+use super::stopwatch::Stopwatch;
 use super::{DATABASES, Element, Elements, Read, Seen};
 
 /// Keys that a call of SCAN is to visit, in an iteration.

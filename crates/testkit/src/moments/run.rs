@@ -3,17 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply, encode_request};
 
 use super::reader::{Index, Reader, digest};
+use super::stopwatch::Stopwatch;
 use super::writer::{Hand, Kind, Request};
 use super::{DATABASES, Digests, Element, Elements, History, Seen, Span, State, Write, Writer};
 
-/// What is to happen.
+/// The clients of a history and their work.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Decides all that is not the timing.
@@ -28,19 +28,6 @@ pub struct Plan {
     pub readers: usize,
     /// Whether they read DEBUG DIGEST, too: not where a writer uses the second database.
     pub has_digests: bool,
-}
-
-/// The time since a history began.
-pub(super) struct Stopwatch(Instant);
-
-impl Stopwatch {
-    pub fn now_ns(&self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
-    }
-
-    pub fn span_since(&self, began_ns: u64) -> Span {
-        Span { began_ns, ended_ns: self.now_ns() }
-    }
 }
 
 /// Sends requests together and reads their replies, none of which may be an error.
@@ -64,7 +51,7 @@ fn send_all(client: &mut Client, requests: &[Request]) -> io::Result<Vec<Reply>>
 /// Runs a plan against an empty server.
 ///
 /// # Errors
-/// A connection breaks, or a reply is none of its command's.
+/// A connection breaks, or the server sends an error or a reply of another form.
 pub fn run(address: SocketAddr, plan: &Plan) -> io::Result<History> {
     let mut client = Client::connect(address)?;
     let mut elements: Vec<Element> = Vec::new();
@@ -88,7 +75,7 @@ pub fn run(address: SocketAddr, plan: &Plan) -> io::Result<History> {
     for element in resting {
         send_all(&mut client, &[set(&element.names)])?;
     }
-    let (index, clock) = (Index::new(&elements), Stopwatch(Instant::now()));
+    let (index, clock) = (Index::new(&elements), Stopwatch::start());
     let writing = AtomicUsize::new(hands.len());
     let (writers, reads) = std::thread::scope(|scope| {
         let (index, clock, writing) = (&index, &clock, &writing);
@@ -127,7 +114,7 @@ fn joined<R>(thread: std::thread::ScopedJoinHandle<'_, io::Result<R>>) -> io::Re
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a client's thread has panicked")))
 }
 
-/// A writer that has not ended; readers read until there is none.
+/// Counts a running writer; readers stop once the count is zero.
 struct Writing<'a>(&'a AtomicUsize);
 
 impl Drop for Writing<'_> {

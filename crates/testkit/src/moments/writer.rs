@@ -1,11 +1,11 @@
-//! What writers send: each of its requests, or transactions, takes all of a writer's keys from one state to the
-//! next at once.
+//! What writers send: each of its requests, or transactions, takes all of a writer's keys from one state
+//! to the next at once.
 
 use martlet_base::random::Random;
 
 use super::{DATABASES, Element, Elements, State};
 
-/// What a writer does.
+/// The work of a writer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// RENAMEs one key around a ring of names.

@@ -72,7 +72,7 @@ fn change(keys: &mut Keys, random: &mut Random, names: u64) {
             }
             keys.release();
         }
-        // Time passes: what is due is deleted when met, or by the shard's own work.
+        // Time passes: due keys are deleted by active expiry, or by the command that meets them.
         _ => {
             let now_ms = keys.now_ms() + random.below(3) as i64;
             keys.see(View { now_ms, ..keys.view() });

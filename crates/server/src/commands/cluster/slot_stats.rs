@@ -94,8 +94,8 @@ fn slot_stats(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The slots of a reply, each with its figure of the metric that they are ordered by: what is shown is
-/// what has put it in its place.
+/// The slots of a reply, each with the figure of the metric that orders them: the reply shows the same
+/// figure.
 struct Usage {
     ordered_by: Option<&'static str>,
     slots: Vec<(u16, u64)>,
