@@ -11,7 +11,7 @@ use martlet_client::resp::{Reply, encode_request};
 use super::reader::{Index, Reader, digest};
 use super::stopwatch::Stopwatch;
 use super::writer::{Hand, Kind, Request};
-use super::{DATABASES, Digests, Element, Elements, History, Seen, Span, State, Write, Writer};
+use super::{DATABASES, Digests, Element, Elements, History, Seen, State, Write, Writer};
 
 /// The clients of a history and their work.
 #[derive(Clone, Debug)]
