@@ -8,6 +8,7 @@
 use martlet_base::limits::SHARD_COUNT;
 
 use super::Keys;
+use crate::engine::ShardState;
 use crate::shards::LockedShards;
 
 /// How often a thread begins again before it waits with shards locked.
@@ -24,7 +25,7 @@ impl Keys {
     pub fn at_one_moment<R>(&mut self, work: impl FnOnce(&mut Keys) -> R) -> Option<R> {
         let mut work = Some(work);
         self.holding(|keys| {
-            keys.lock_every_shard()?;
+            keys.lock_every_shard(|_| ())?;
             Ok(work.take().map(|work| work(keys)))
         })
         .flatten()
@@ -65,8 +66,10 @@ impl Keys {
         Ok(())
     }
 
-    fn lock_every_shard(&mut self) -> Result<(), Contended> {
+    /// Locks all shards, and hands each to `visit` as soon as it is locked: while the processor has it at hand.
+    fn lock_every_shard(&mut self, mut visit: impl FnMut(&ShardState)) -> Result<(), Contended> {
         if !self.has_no_shards() {
+            (0..SHARD_COUNT).for_each(|shard| visit(self.shard(shard)));
             return Ok(());
         }
         for shard in 0..SHARD_COUNT {
@@ -74,6 +77,7 @@ impl Keys {
                 (0..shard).for_each(|shard| self.engine.unlock(shard));
                 return Err(contended);
             }
+            visit(self.engine.state(&LockedShards::One(shard), shard));
         }
         self.locked = LockedShards::Every;
         Ok(())
@@ -89,8 +93,16 @@ impl Keys {
 
     /// Number of keys in a database that are not hidden, at one moment.
     pub fn count(&mut self, db: usize) -> usize {
-        self.at_one_moment(|keys| (0..SHARD_COUNT).map(|shard| keys.visible_len(shard, db)).sum())
-            .unwrap_or(0)
+        let count = if self.engine.hidden.is_any() {
+            self.at_one_moment(|keys| (0..SHARD_COUNT).map(|shard| keys.visible_len(shard, db)).sum())
+        } else {
+            self.holding(|keys| {
+                let mut count = 0;
+                keys.lock_every_shard(|state| count += state.keys.db(db).len())?;
+                Ok(count)
+            })
+        };
+        count.unwrap_or(0)
     }
 
     /// Whether no database has a key that is not hidden.

@@ -56,7 +56,7 @@ fn a_thread_that_wants_all_waits_with_nothing_locked() {
         scope.spawn(|| {
             all.holding(|keys| {
                 attempts.fetch_add(1, Ordering::SeqCst);
-                keys.lock_every_shard()
+                keys.lock_every_shard(|_| ())
             });
             has_all.store(true, Ordering::SeqCst);
         });
