@@ -5,6 +5,7 @@ use martlet_base::random::Random;
 use martlet_cluster::flags::NodeFlags;
 use martlet_cluster::id::NodeId;
 use martlet_cluster::packet::{Body, Extension, Gossip, Header, Packet, PingKind, Published};
+use martlet_command::testing::Fixture;
 use martlet_json::document::Document;
 use martlet_json::text::parse;
 use martlet_json::value::FloatKind;
@@ -236,9 +237,62 @@ const PROGRAMS: &[&[&str]] = &[
     ],
 ];
 
+/// Programs of sketches; each makes the key `k`.
+const SKETCHES: &[&[&str]] = &[
+    &[
+        "BF.RESERVE k 0.1 3 EXPANSION 2",
+        "BF.MADD k a b c d",
+        "BF.INSERT k NOCREATE ITEMS e",
+        "BF.MEXISTS k a z",
+        "BF.INFO k",
+        "BF.SCANDUMP k 1",
+        "BF.LOADCHUNK k 3 ab",
+        "BF.DEBUG k",
+    ],
+    &[
+        "CF.RESERVE k 4 BUCKETSIZE 2",
+        "CF.INSERT k ITEMS a b c",
+        "CF.ADD k a",
+        "CF.ADDNX k d",
+        "CF.DEL k a",
+        "CF.COUNT k b",
+        "CF.COMPACT k",
+        "CF.SCANDUMP k 1",
+        "CF.LOADCHUNK k 3 ab",
+    ],
+    &["CMS.INITBYDIM k 5 3", "CMS.INCRBY k a 3 b 100", "CMS.MERGE k 2 k k WEIGHTS 1 2", "CMS.QUERY k a c"],
+    &[
+        "TOPK.RESERVE k 2 3 2 0.5",
+        "TOPK.ADD k a b c a",
+        "TOPK.INCRBY k b 10",
+        "TOPK.LIST k",
+        "TOPK.COUNT k b",
+    ],
+    &[
+        "TDIGEST.CREATE k COMPRESSION 3",
+        "TDIGEST.ADD k 1 2 3 1.5 10",
+        "TDIGEST.QUANTILE k 0.5 1",
+        "TDIGEST.MERGE k 1 k",
+        "TDIGEST.RANK k 2",
+        "TDIGEST.BYREVRANK k 1",
+        "TDIGEST.TRIMMED_MEAN k 0.1 0.9",
+    ],
+];
+
 /// Programs over the command table; names that it does not have are left out.
 pub fn commands() -> Vec<Vec<u8>> {
-    PROGRAMS.iter().map(|program| encode(program)).collect()
+    PROGRAMS.iter().chain(SKETCHES).map(|program| encode(program)).collect()
+}
+
+/// The value of `k` that a program leaves, as it is encoded.
+fn value_of(program: &[&str]) -> Vec<u8> {
+    let mut fixture = Fixture::new();
+    for request in program {
+        fixture.run(request);
+    }
+    let reply = fixture.run_args(&["DUMP", "k"]);
+    let body = reply.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    reply.get(body..reply.len().saturating_sub(12)).unwrap_or_default().to_vec()
 }
 
 /// Encoded values: of real servers, and of types that are only read.
@@ -264,6 +318,7 @@ pub fn payloads() -> Vec<Vec<u8>> {
         b"\x1c\x04\x01\x08\x01\x01\x07\0\0\0\0\0\0\0\x02\x02\0\0\0\0\0\0\x04@A,\x03\x02abA-\0\x09long text",
     ];
     let others = others.map(<[u8]>::to_vec).into_iter().chain(saved_documents()).chain(time_series());
+    let others = others.chain(SKETCHES.iter().map(|program| value_of(program)));
     recorded.filter(|bytes| bytes.len() < 2048).chain(others).collect()
 }
 

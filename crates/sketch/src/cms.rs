@@ -11,11 +11,11 @@ mod tests;
 
 use martlet_base::prefetch::PrefetchQueue;
 
-use crate::TABLE_MAX_BYTES;
 use crate::debris::Debris;
 use crate::field::{DecodeError, FieldSink, FieldSource, ModuleType, load_slots, save_slots};
 use crate::hash::each_row;
 use crate::pages::{CACHED_MAX_BYTES, PAGE_BYTES, Pages, Run};
+use crate::{ROWS_MAX, TABLE_MAX_BYTES};
 
 /// The type's name, and the version that is written.
 pub const TYPE: ModuleType = ModuleType { name: "CMSk-TYPE", version: 0 };
@@ -41,7 +41,7 @@ pub enum CmsError {
     /// Width and depth do not multiply, or the probabilities give none.
     #[error("CMS: invalid init arguments")]
     Dimensions,
-    /// The table would be above [`crate::TABLE_MAX_BYTES`].
+    /// The table would be above [`crate::TABLE_MAX_BYTES`], or its rows above [`crate::ROWS_MAX`].
     #[error("CMS: Insufficient memory to create the key")]
     Memory,
     /// A counter has reached the highest count; all of the item's counters were raised all the same.
@@ -85,7 +85,7 @@ impl CountMin {
             return Err(CmsError::Dimensions);
         }
         let (width, depth) = (width as u64, depth as u64);
-        if width * depth > TABLE_MAX_BYTES / 4 {
+        if width * depth > TABLE_MAX_BYTES / 4 || depth > ROWS_MAX {
             return Err(CmsError::Memory);
         }
         Ok(CountMin { width, depth, counter: 0, table: Pages::zeroed(width * depth) })

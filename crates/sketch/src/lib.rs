@@ -30,5 +30,8 @@ pub use topk::TopK;
 /// The largest table of a sketch, in bytes. Redis asks its allocator and refuses when that does; a fixed
 /// limit does not depend on how much memory the machine happens to lend.
 pub const TABLE_MAX_BYTES: u64 = 1 << 36;
+/// The most rows of a Count-Min or Top-K sketch that is created: every item has a counter in each. The error
+/// halves with each row, so that a hundredth of them is more than any use has.
+pub const ROWS_MAX: u64 = 1 << 16;
 /// The longest piece that SCANDUMP gives, in bytes (RedisBloom: `MAX_SCANDUMP_SIZE`).
 pub const CHUNK_MAX_BYTES: u64 = 16 << 20;

@@ -14,12 +14,12 @@ mod tests;
 use martlet_base::prefetch::PrefetchQueue;
 use triomphe::Arc;
 
-use crate::TABLE_MAX_BYTES;
 use crate::debris::Debris;
 use crate::field::{DecodeError, FieldSink, FieldSource, ModuleType, load_slots, narrow, save_slots};
 use crate::hash::{each_row, murmur2_32};
 use crate::packed::Packed;
 use crate::pages::{CACHED_MAX_BYTES, PAGE_BYTES, Pages, arc_bytes};
+use crate::{ROWS_MAX, TABLE_MAX_BYTES};
 
 /// The type's name, and the version that is written.
 pub const TYPE: ModuleType = ModuleType { name: "TopK-TYPE", version: 0 };
@@ -50,7 +50,8 @@ pub enum TopKError {
     /// The decay is not above 0 and at most 1.
     #[error("TopK: invalid decay value. must be '<= 1' & '> 0'")]
     Decay,
-    /// The table or the heap would be above [`crate::TABLE_MAX_BYTES`], or there are more than 2^32 buckets.
+    /// The table or the heap would be above [`crate::TABLE_MAX_BYTES`], or there are more than 2^32 buckets or
+    /// [`crate::ROWS_MAX`] rows.
     #[error("ERR Insufficient memory to create topk data structure")]
     Memory,
     /// The increment is negative or above [`INCREMENT_MAX`].
@@ -141,6 +142,9 @@ impl TopK {
         let depth = dimension(options.depth, TopKError::Depth)?;
         if !(options.decay > 0.0 && options.decay <= 1.0) {
             return Err(TopKError::Decay);
+        }
+        if u64::from(depth) > ROWS_MAX {
+            return Err(TopKError::Memory);
         }
         TopK::empty(k, width, depth, options.decay).ok_or(TopKError::Memory)
     }

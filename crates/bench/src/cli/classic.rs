@@ -105,12 +105,33 @@ static TESTS: &[Test] = &[
     Test { selectors: &["xadd"], title: "XADD", arguments: &["XADD", "mystream@", "*", "myfield", "$"] },
 ];
 
+/// Tests that run only where they are named: servers before Redis 8 do not have these commands.
+static OF_REDIS_8: &[Test] = &[
+    Test { selectors: &["bf.add"], title: "BF.ADD", arguments: &["BF.ADD", "mybloom@", "item:__rand_int__"] },
+    Test {
+        selectors: &["bf.exists"],
+        title: "BF.EXISTS",
+        arguments: &["BF.EXISTS", "mybloom@", "item:__rand_int__"],
+    },
+    Test {
+        selectors: &["cf.add"],
+        title: "CF.ADD",
+        arguments: &["CF.ADD", "mycuckoo@", "item:__rand_int__"],
+    },
+    Test {
+        selectors: &["cf.exists"],
+        title: "CF.EXISTS",
+        arguments: &["CF.EXISTS", "mycuckoo@", "item:__rand_int__"],
+    },
+];
+
 /// The requests of a test as templates: `keys` for `__rand_int__`, values of `data_bytes`. Empty if there is
 /// no such test. An inline PING is one as any other there, and what only prepares LRANGE is left out.
 pub fn templates_of(name: &str, data_bytes: usize, keys: u64) -> Vec<String> {
     let number = format!("{{rand_int {keys}}}");
     let mut templates: Vec<String> = TESTS
         .iter()
+        .chain(OF_REDIS_8)
         .filter(|test| test.selectors.contains(&name) && !test.title.contains("(needed"))
         .map(|test| {
             let words = test.arguments.iter().map(|argument| match *argument {
@@ -351,7 +372,8 @@ impl<'a> Session<'a> {
         let settings = self.settings;
         let data = test_data(settings.data_bytes);
         let tag = if settings.cluster { ":{tag}" } else { "" };
-        for test in TESTS {
+        let further = if settings.tests.is_some() { OF_REDIS_8 } else { &[] };
+        for test in TESTS.iter().chain(further) {
             let selected = match &settings.tests {
                 None => true,
                 Some(names) => test.selectors.iter().any(|s| names.iter().any(|name| name == s)),
