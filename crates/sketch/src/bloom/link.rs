@@ -193,18 +193,19 @@ impl Link {
     }
 
     /// Sets all bits of an item; whether one was not.
+    ///
+    /// The bits are set without a look at each: a branch on one that is not in the cache would keep the
+    /// processor from asking for the others.
     #[inline]
     pub fn add(&mut self, hash: ItemHash) -> bool {
-        let mut is_new = false;
-        for bit in self.probes(hash) {
-            let mask = 1 << (bit % 8);
-            if self.table.get(bit / 8).is_none_or(|byte| byte & mask == 0) {
-                *self.table.get_mut(bit / 8) |= mask;
-                is_new = true;
-            }
+        if self.contains(hash) {
+            return false;
         }
-        self.header.size = self.header.size.wrapping_add(u64::from(is_new));
-        is_new
+        for bit in self.probes(hash) {
+            *self.table.get_mut(bit / 8) |= 1 << (bit % 8);
+        }
+        self.header.size = self.header.size.wrapping_add(1);
+        true
     }
 
     #[inline]
