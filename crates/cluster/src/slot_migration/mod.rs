@@ -672,8 +672,12 @@ impl SlotMigrations {
                     self.step(now, at, State::OccurringOnPrimary);
                     self.actions.push(Action::Close(id));
                 }
-                Operation::Import if job.is_attempt && only != Some(source) => {
+                Operation::Import if job.is_attempt && is_mine => {
                     self.cancel_task(now, "slots configuration updated");
+                }
+                // The next attempt asks their new owner, if it is one node.
+                Operation::Import if job.is_attempt && only != Some(source) => {
+                    self.fail_at(now, at, "slots configuration updated");
                 }
                 Operation::Import if is_mine => {
                     self.fail_at(now, at, "Slots were unexpectedly assigned to myself during import");
