@@ -15,6 +15,7 @@ use crate::line::{is_repeat, split_lines};
 use crate::prompt::{self, Prompt, Typed};
 use crate::session::{Failure, Session};
 use crate::settings::{Mode, Settings};
+use martlet_client::resp::Reply;
 use martlet_protocol::quote;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -126,17 +127,8 @@ impl<'a> Shell<'a> {
         let is_sync = self.settings.debugs == Some(true);
         self.debugger = Debugger { is_on: true, is_due: false, is_sync };
         let mode: &[u8] = if is_sync { b"sync" } else { b"yes" };
-        let connected = self.session.connection();
-        let asked = connected.map(|connection| connection.command(&[b"SCRIPT", &b"DEBUG"[..], mode]));
-        match asked {
-            Some(Ok(_)) => {}
-            Some(Err(lost)) => {
-                eprintln!("Error: {lost}");
-                return Next::End(1);
-            }
-            None => return Next::End(1),
-        }
-        if let Err(failure) = self.ask_debugger(&words) {
+        let begun = self.ask_to_debug(mode).and_then(|()| self.ask_debugger(&words));
+        if let Err(failure) = begun {
             eprintln!("{failure}");
             return Next::End(1);
         }
@@ -146,6 +138,20 @@ impl<'a> Shell<'a> {
         println!("Eval debugging session can't start:");
         let shown = self.session.print_reply(Expected::default());
         Next::End(i32::from(shown.is_err()))
+    }
+
+    /// Asks for the debugger; while a session before this one still ends the server is busy.
+    fn ask_to_debug(&mut self, mode: &[u8]) -> Result<(), Failure> {
+        const TRIES: u32 = 100;
+        const PAUSE: Duration = Duration::from_millis(50);
+        for _ in 0..TRIES {
+            let Some(connection) = self.session.connection() else { return Err(Lost::Closed.into()) };
+            match connection.command(&[b"SCRIPT", &b"DEBUG"[..], mode])? {
+                Reply::Error(text) if text.starts_with(b"BUSY ") => std::thread::sleep(PAUSE),
+                _ => break,
+            }
+        }
+        Ok(())
     }
 
     /// Sends a command to the debugger, or opens its session, and shows the lines that it answers.
