@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
+use martlet_testkit::content::{dump, fill_series};
 use martlet_testkit::server::Server;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
@@ -38,21 +39,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Sources with rules, labels, chunks of both kinds, open buckets, and one key that expires.
 fn fill(client: &mut Client) {
-    for number in 0..6 {
-        let encoding = if number % 2 == 0 { "COMPRESSED" } else { "UNCOMPRESSED" };
-        ask(
-            client,
-            &format!("TS.CREATE s{number} CHUNK_SIZE 128 ENCODING {encoding} LABELS kind raw n {number}"),
-        );
-        for aggregator in ["avg", "twa", "std.p", "first"] {
-            let name = format!("s{number}:{aggregator}");
-            ask(client, &format!("TS.CREATE {name} LABELS kind {aggregator}"));
-            ask(client, &format!("TS.CREATERULE s{number} {name} AGGREGATION {aggregator} 50 7"));
-        }
-        for time in 0..200 {
-            ask(client, &format!("TS.ADD s{number} {} {}.{}", time * 7, (time * number) % 13, time % 10));
-        }
-    }
+    fill_series(client, 200).unwrap();
     ask(client, "TS.CREATE gone LABELS kind raw");
     ask(client, "PEXPIRE gone 1");
     ask(client, "SELECT 3");
@@ -132,6 +119,7 @@ fn series_survive_restarts_and_reach_replicas() {
     ask(&mut client, "RENAME s3b s3");
     let last = facts(&mut client);
     until("the replica has the same", || facts(&mut follower) == last);
+    assert_eq!(dump(&mut client).unwrap(), dump(&mut follower).unwrap());
 }
 
 #[test]

@@ -139,6 +139,32 @@ fn vectors(asker: &mut Asker<'_>, key: &[u8]) -> io::Result<Vec<String>> {
     Ok(lines)
 }
 
+/// Fills the selected database with time series, which few servers have: chunks of both kinds, labels, and
+/// rules whose last buckets are open.
+///
+/// # Errors
+/// The connection's, or a command that is refused.
+pub fn fill_series(client: &mut Client, count: usize) -> io::Result<()> {
+    let asker = &mut Asker(client);
+    for number in 0..6 {
+        let encoding = if number % 2 == 0 { "COMPRESSED" } else { "UNCOMPRESSED" };
+        let source = format!("s{number}");
+        asker.line(&format!(
+            "TS.CREATE {source} CHUNK_SIZE 128 ENCODING {encoding} LABELS kind raw n {number}"
+        ))?;
+        for aggregator in ["avg", "twa", "std.p", "first"] {
+            asker.line(&format!("TS.CREATE {source}:{aggregator} LABELS kind {aggregator}"))?;
+            asker.line(&format!(
+                "TS.CREATERULE {source} {source}:{aggregator} AGGREGATION {aggregator} 50 7"
+            ))?;
+        }
+        for time in 0..count {
+            asker.line(&format!("TS.ADD {source} {} {}.{}", time * 7, (time * number) % 13, time % 10))?;
+        }
+    }
+    Ok(())
+}
+
 /// Fills databases 0, 3 and 9: every type in its short encoding and its long one, with and without expiry;
 /// hashes whose fields expire where `has_timed`.
 ///
@@ -310,6 +336,7 @@ fn value(asker: &mut Asker<'_>, kind: &str, key: &[u8], has_times: bool) -> io::
         "TDIS-TYPE" => &[b"TDIGEST.BYRANK", key, b"0", b"3", b"9", b"11"],
         "ReJSON-RL" => &[b"JSON.GET", key],
         "vectorset" => return vectors(asker, key),
+        "TSDB-TYPE" => &[b"TS.RANGE", key, b"-", b"+", b"LATEST"],
         _ => return Ok(vec![]),
     };
     let reply = asker.ask(words)?;
@@ -322,6 +349,10 @@ fn value(asker: &mut Asker<'_>, kind: &str, key: &[u8], has_times: bool) -> io::
                 None => item.text().unwrap_or_default().to_vec(),
             };
             items.map(text).collect()
+        }
+        "TSDB-TYPE" => {
+            let samples = reply.items().unwrap_or_default().iter();
+            samples.map(|sample| format!("{sample:?}").into_bytes()).collect()
         }
         _ => texts(&reply),
     };
