@@ -2,7 +2,7 @@
 
 use martlet_base::random::fill_secret;
 use martlet_protocol::reply::Reply;
-use martlet_spec::{Acl, Error};
+use martlet_spec::{Acl, Error, Presentation};
 
 use crate::{LogEntry, Selector, Table, User, Users};
 
@@ -27,36 +27,46 @@ const PASSWORD_MAX_BITS: i64 = 4096;
 /// Bytes of a category's name that the error repeats.
 const ECHOED_BYTES: usize = 128;
 
-/// GETUSER.
-pub fn write_user(reply: &mut Reply, user: &User) {
-    reply.map(3 + selector_fields(user.root()));
+/// GETUSER. Valkey shows the databases of each user, and no flags about payloads.
+pub fn write_user(reply: &mut Reply, user: &User, presentation: Presentation) {
+    let shows_databases = presentation.is_valkey();
+    let is_shown = |flag: &&str| !(presentation.is_valkey() && flag.ends_with(SANITIZES));
+    reply.map(3 + selector_fields(user.root(), shows_databases));
     reply.bulk(b"flags");
-    reply.set(user.flags().count());
-    user.flags().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.set(user.flags().filter(is_shown).count());
+    user.flags().filter(is_shown).for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"passwords");
     let passwords = user.passwords();
     reply.array(passwords.len());
     passwords.iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
-    write_selector(reply, user.root());
+    write_selector(reply, user.root(), shows_databases);
     reply.bulk(b"selectors");
     reply.array(user.selectors().len());
     for selector in user.selectors() {
-        reply.map(selector_fields(selector));
-        write_selector(reply, selector);
+        reply.map(selector_fields(selector, shows_databases));
+        write_selector(reply, selector, shows_databases);
     }
 }
 
-/// Number of fields that [`write_selector`] writes: databases appear only where they are rules.
-fn selector_fields(selector: &Selector) -> usize {
-    3 + usize::from(selector.describe_databases().is_some())
+/// How the flags end that say whether a user's payloads are checked.
+const SANITIZES: &str = "sanitize-payload";
+
+/// Number of fields that [`write_selector`] writes: databases appear where they are rules, or always.
+fn selector_fields(selector: &Selector, shows_databases: bool) -> usize {
+    3 + usize::from(databases(selector, shows_databases).is_some())
 }
 
-fn write_selector(reply: &mut Reply, selector: &Selector) {
+fn databases(selector: &Selector, shows_all: bool) -> Option<Vec<u8>> {
+    let rule = selector.describe_databases().map(String::into_bytes);
+    rule.or_else(|| shows_all.then(|| b"alldbs".to_vec()))
+}
+
+fn write_selector(reply: &mut Reply, selector: &Selector, shows_databases: bool) {
     let fields = [
         ("commands", Some(selector.describe_commands())),
         ("keys", Some(selector.describe_keys())),
         ("channels", Some(selector.describe_channels())),
-        ("databases", selector.describe_databases().map(String::into_bytes)),
+        ("databases", databases(selector, shows_databases)),
     ];
     for (name, value) in fields {
         let Some(value) = value else { continue };
@@ -66,9 +76,10 @@ fn write_selector(reply: &mut Reply, selector: &Selector) {
 }
 
 /// LIST.
-pub fn write_lines(reply: &mut Reply, users: &Users) {
+pub fn write_lines(reply: &mut Reply, users: &Users, presentation: Presentation) {
     reply.array(users.iter().len());
-    users.iter().for_each(|user| reply.bulk(&user.line()));
+    let is_shown = |flag: &str| !(presentation.is_valkey() && flag.ends_with(SANITIZES));
+    users.iter().for_each(|user| reply.bulk(&user.line_with(is_shown)));
 }
 
 /// USERS.

@@ -244,7 +244,13 @@ impl User {
 
     /// All that makes the user, as rules that make it again.
     pub fn describe(&self) -> Vec<u8> {
-        let mut parts: Vec<Vec<u8>> = self.flags().map(|flag| flag.as_bytes().to_vec()).collect();
+        self.describe_with(|_| true)
+    }
+
+    /// [`User::describe`] with those of the flags that are wanted.
+    fn describe_with(&self, is_shown: impl Fn(&str) -> bool) -> Vec<u8> {
+        let flags = self.flags().filter(|flag| is_shown(flag));
+        let mut parts: Vec<Vec<u8>> = flags.map(|flag| flag.as_bytes().to_vec()).collect();
         parts
             .extend(self.passwords().into_iter().map(|password| format!("#{}", password.hex()).into_bytes()));
         parts.extend(self.root().words());
@@ -254,7 +260,12 @@ impl User {
 
     /// [`User::describe`] as a line of a file.
     pub fn line(&self) -> Vec<u8> {
-        [b"user ", &self.name[..], b" ", &self.describe()].concat()
+        self.line_with(|_| true)
+    }
+
+    /// [`User::line`] with those of the flags that are wanted.
+    pub fn line_with(&self, is_shown: impl Fn(&str) -> bool) -> Vec<u8> {
+        [b"user ", &self.name[..], b" ", &self.describe_with(is_shown)].concat()
     }
 }
 

@@ -7,7 +7,7 @@ use martlet_engine::{Awaited, Keys};
 use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_spec::{Cursor, Error, Outcome};
+use martlet_spec::{Cursor, Error, Outcome, Presentation};
 use martlet_tseries::policy::CompactionPolicy;
 use martlet_tseries::sample::DuplicatePolicy;
 use martlet_tseries::series::CHUNK_BYTES_DEFAULT;
@@ -59,6 +59,8 @@ pub struct Settings {
     /// Whether small numbers count as one object each that all keys share (OBJECT REFCOUNT): not where each
     /// key has an LRU or LFU clock that matters (`maxmemory`, `maxmemory-policy`).
     pub shared_integers: bool,
+    /// As what the server presents itself (`martlet-presents-as`).
+    pub presentation: Presentation,
     /// Whether no search of a vector set is left to another thread (`vset-force-single-threaded-execution`).
     pub vector_sets_inline: bool,
     /// Options of filters that commands create (`bf-*`, `cf-*`).
@@ -134,6 +136,7 @@ impl Default for Settings {
             vector_sets_inline: false,
             sketch: SketchSettings::default(),
             series: SeriesSettings::default(),
+            presentation: Presentation::Redis,
         }
     }
 }
@@ -336,7 +339,11 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`Error::NotFloat`], also for NaN.
     pub fn float(&self, index: usize) -> Result<f64, Error> {
-        parse_f64(self.arg(index)).filter(|f| !f.is_nan()).ok_or(Error::NotFloat)
+        let text = self.arg(index);
+        // Valkey knows no hexadecimal ones.
+        let is_known =
+            !(self.settings.presentation.is_valkey() && text.iter().any(|c| matches!(c, b'x' | b'X')));
+        parse_f64(text).filter(|f| is_known && !f.is_nan()).ok_or(Error::NotFloat)
     }
 
     /// The argument at `index` as a blocking command's timeout in seconds: the deadline, or `None` for 0.

@@ -7,7 +7,9 @@ mod tests;
 
 use martlet_base::number::{NumberBuffer, format_i64};
 use martlet_protocol::reply::Reply;
-use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_spec::{
+    Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Presentation, command,
+};
 use martlet_types::geo::Point;
 use martlet_types::zset::{AddOptions, ZSet};
 
@@ -54,10 +56,17 @@ fn write_distance(reply: &mut Reply, distance: f64) {
     reply.bulk(format!("{}.{:04}", scaled / 10_000, scaled % 10_000).as_bytes());
 }
 
-fn write_position(reply: &mut Reply, point: Point) {
+/// Writes a position; Valkey spells 17 decimals, as Redis did before 7.2.
+fn write_position(reply: &mut Reply, point: Point, presentation: Presentation) {
     reply.array(2);
-    reply.double(point.longitude);
-    reply.double(point.latitude);
+    for part in [point.longitude, point.latitude] {
+        if presentation.is_valkey() {
+            let text = format!("{part:.17}");
+            reply.double_text(text.trim_end_matches('0').trim_end_matches('.').as_bytes());
+        } else {
+            reply.double(part);
+        }
+    }
 }
 
 static GEOADD: Command<Handler> = command("geoadd", -5, geoadd as Handler)
@@ -121,8 +130,9 @@ static GEOPOS: Command<Handler> = command("geopos", -2, geopos as Handler)
     .doc(Group::Geo, "3.2.0", "O(1) for each member", "Returns the positions of members.");
 
 fn geopos(ctx: &mut Context<'_>) -> Outcome {
+    let presentation = ctx.settings.presentation;
     each_member(ctx, |reply, point| match point {
-        Some(point) => write_position(reply, point),
+        Some(point) => write_position(reply, point, presentation),
         None => reply.null_array(),
     })
 }

@@ -10,6 +10,7 @@ mod import;
 mod random;
 #[cfg(test)]
 mod tests;
+mod valkey;
 
 use martlet_base::number::LongDouble;
 use martlet_engine::{EventClass, Keys};

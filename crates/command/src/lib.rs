@@ -37,7 +37,8 @@ pub use context::{
 pub use fieldset::Fieldsets;
 pub use martlet_spec::{
     Acl, Begin, Channels, Command, Control, Cursor, Databases, Deprecation, Error, Find, Flags, Group,
-    KeyFlags, KeyPart, LibraryChange, Outcome, ScriptSource, Spec, Tip, command, container,
+    KeyFlags, KeyPart, LibraryChange, Outcome, Presentation, ScriptSource, Spec, Tip, Words, command,
+    container,
 };
 pub use run::{Request, key_hashes, reaches_beyond, run, shards};
 

@@ -117,9 +117,6 @@ parameter_table! {
     enable_debug_assert: bool = false => "enable-debug-assert", YesNo, IMMUTABLE|HIDDEN, DEBUGGING;
     /// Events for which one more of Valkey's I/O threads is used
     events_per_io_thread: u32 = 2 => "events-per-io-thread", Integer(0, INT_MAX), MODIFIABLE, THREADS;
-    /// Answer as Redis where Valkey would name itself
-    extended_redis_compatibility: bool = false
-        => "extended-redis-compatibility", YesNo, MODIFIABLE, Moot("this server always answers as Redis");
     /// Text that the hashes of keys follow from
     hash_seed: String = String::new() => "hash-seed", Text(hash_seed), IMMUTABLE,
         Moot("each process draws the seed of its hashes, so that no client can make keys collide");

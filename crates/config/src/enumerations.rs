@@ -302,6 +302,13 @@ enumerations! {
         /// It is read as far as possible.
         Relaxed = "relaxed",
     }
+    /// The product as which the server presents itself.
+    PresentsAs {
+        /// Redis.
+        Redis = "redis",
+        /// Valkey.
+        Valkey = "valkey",
+    }
     /// The version of the RDB format that is written.
     RdbVersion {
         /// The lowest that holds the data, from Redis 7.0's on.

@@ -88,6 +88,11 @@ parameter_table! {
     unixsocketperm: u32 = 0 => "unixsocketperm", Octal(0, 0o777), IMMUTABLE, Honoured;
     /// Group of the Unix socket
     unixsocketgroup: Option<String> = None => "unixsocketgroup", TEXT, IMMUTABLE, Honoured;
+    /// The product as which the server presents itself: names, versions, and the replies that differ
+    presents_as: PresentsAs = PresentsAs::Redis => "martlet-presents-as", PresentsAs::KIND, IMMUTABLE, Honoured;
+    /// Where the server presents itself as Valkey: keep the name Redis in HELLO, LOLWUT and errors
+    extended_redis_compatibility: bool = false
+        => "extended-redis-compatibility", YesNo, MODIFIABLE, Honoured;
     /// Clients that may be connected at once
     maxclients: u32 = 10_000 => "maxclients", Integer(1, u32::MAX as i128), MODIFIABLE, Honoured;
     /// Longest string, and bulk string in a request; never above 4 GB less 16 MB

@@ -1,7 +1,8 @@
 //! The raw-wire suite against our server: each I/O backend, one thread and four. Files about connections,
 //! waiting and messages run in all four configurations. A handler knows neither backend nor threads, so the
-//! other files run in two that have each backend and each number of threads. One test per file of
-//! `tests/wire/` and configuration; `cargo test --test wire -- string` selects by name.
+//! other files run in two that have each backend and each number of threads. All files run once more against
+//! a server that presents itself as Valkey, as on Valkey 9.1. One test per file of `tests/wire/` and
+//! configuration; `cargo test --test wire -- string` selects by name.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use martlet_testkit::peers;
@@ -10,9 +11,22 @@ use martlet_testkit::wire::{CaseFile, Target, load_directory, run_file};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// I/O backend and threads, and whether files of commands alone run there, too.
-const CONFIGURATIONS: &[(&str, &str, bool)] =
-    &[("uring", "1", false), ("uring", "4", true), ("epoll", "1", true), ("epoll", "4", false)];
+/// A configuration of the server.
+struct Configuration {
+    backend: &'static str,
+    threads: &'static str,
+    presents_as: &'static str,
+    /// Whether files of commands alone run there, too.
+    has_all: bool,
+}
+
+const CONFIGURATIONS: &[Configuration] = &[
+    Configuration { backend: "uring", threads: "1", presents_as: "redis", has_all: false },
+    Configuration { backend: "uring", threads: "4", presents_as: "redis", has_all: true },
+    Configuration { backend: "epoll", threads: "1", presents_as: "redis", has_all: true },
+    Configuration { backend: "epoll", threads: "4", presents_as: "redis", has_all: false },
+    Configuration { backend: "epoll", threads: "2", presents_as: "valkey", has_all: true },
+];
 /// Files whose outcome may depend on backends and threads.
 const ABOUT_CONNECTIONS: &[&str] = &[
     "acl",
@@ -28,6 +42,8 @@ const ABOUT_CONNECTIONS: &[&str] = &[
     "stream-groups",
     "tracking",
 ];
+/// Cases of Valkey that do not hold for this server in its place: there are commands of Redis besides.
+const OF_VALKEY_ALONE: &[&str] = &["the categories, before there were arrays"];
 /// Tests mostly wait for replies: more run at a time than there are cores.
 const TESTS_AT_A_TIME: usize = 4;
 
@@ -54,14 +70,20 @@ fn trials(files: &[Arc<CaseFile>]) -> Vec<Trial> {
     for file in files {
         let name = file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let is_everywhere = ABOUT_CONNECTIONS.contains(&name.as_str()) || !has_uring;
-        for ((backend, threads, has_all), server) in CONFIGURATIONS.iter().zip(&servers) {
-            if !(is_everywhere || *has_all) {
+        for (configuration, server) in CONFIGURATIONS.iter().zip(&servers) {
+            if !(is_everywhere || configuration.has_all) {
                 continue;
             }
-            let (file, server) = (Arc::clone(file), Arc::clone(server));
-            let trial = Trial::test(format!("{backend}_{threads}::{name}"), move || {
-                run(&server, backend, threads, &file)
-            });
+            let (mut file, server) = (Arc::clone(file), Arc::clone(server));
+            let Configuration { backend, threads, presents_as, .. } = configuration;
+            if *presents_as == "valkey" {
+                Arc::make_mut(&mut file).cases.retain(|case| !OF_VALKEY_ALONE.contains(&&*case.name));
+            }
+            let title = match *presents_as {
+                "redis" => format!("{backend}_{threads}::{name}"),
+                other => format!("{other}::{name}"),
+            };
+            let trial = Trial::test(title, move || run(&server, configuration, &file));
             trials.push(trial.with_ignored_flag(*backend == "uring" && !has_uring));
         }
     }
@@ -77,10 +99,10 @@ fn without_pending(root: &Path, mut file: CaseFile) -> CaseFile {
     file
 }
 
-fn run(server: &Mutex<Option<Server>>, backend: &str, threads: &str, file: &CaseFile) -> Result<(), Failed> {
+fn run(server: &Mutex<Option<Server>>, configuration: &Configuration, file: &CaseFile) -> Result<(), Failed> {
     let mut slot = server.lock().map_err(|_| "another file of this configuration panicked")?;
     if slot.as_mut().is_none_or(Server::has_exited) {
-        *slot = Some(start(backend, threads)?);
+        *slot = Some(start(configuration)?);
     }
     let Some(server) = slot.as_mut() else { return Err("no server".into()) };
     let report = run_file(server.address(), &Target::probe(server.address())?, file);
@@ -94,15 +116,26 @@ fn run(server: &Mutex<Option<Server>>, backend: &str, threads: &str, file: &Case
     Err(failures.join("\n").into())
 }
 
-fn start(backend: &str, threads: &str) -> std::io::Result<Server> {
-    let arguments =
-        ["server", "--io-backend", backend, "--io-threads", threads, "--enable-debug-command", "yes"];
+fn start(configuration: &Configuration) -> std::io::Result<Server> {
+    let Configuration { backend, threads, presents_as, .. } = configuration;
+    let arguments = [
+        "server",
+        "--io-backend",
+        backend,
+        "--io-threads",
+        threads,
+        "--martlet-presents-as",
+        presents_as,
+        "--enable-debug-command",
+        "yes",
+    ];
     Server::start(Path::new(env!("CARGO_BIN_EXE_martlet")), &arguments)
 }
 
 /// Containers often forbid io_uring: its tests are then shown as ignored.
 fn is_uring_allowed() -> bool {
-    let allowed = start("uring", "1").is_ok();
+    let allowed =
+        CONFIGURATIONS.iter().find(|one| one.backend == "uring").is_some_and(|one| start(one).is_ok());
     if !allowed {
         peers::skip("io_uring is not allowed here: its configurations are ignored");
     }

@@ -28,8 +28,24 @@ pub struct Version {
     pub number: u32,
 }
 
+/// The product that scripts see.
+#[derive(Copy, Clone, Debug)]
+pub struct Product {
+    /// The version of Redis that it says it is, or is compatible with.
+    pub redis: Version,
+    /// The version of Valkey that it says it is: its errors are then Valkey's, which name the table `server`
+    /// and no script.
+    pub valkey: Option<Version>,
+}
+
+impl From<Version> for Product {
+    fn from(redis: Version) -> Product {
+        Product { redis, valkey: None }
+    }
+}
+
 /// Pushes the table that running scripts see.
-pub fn push(stack: &mut Stack<'_>, version: Version) {
+pub fn push(stack: &mut Stack<'_>, product: Product) {
     let functions: &[(&str, lua_CFunction)] = &[
         ("call", entry!(call)),
         ("pcall", entry!(pcall)),
@@ -51,14 +67,14 @@ pub fn push(stack: &mut Stack<'_>, version: Version) {
     stack.push_table(0, 32);
     stack.set_functions(functions);
     set_numbers(stack, &targets);
-    add_constants(stack, version);
+    add_constants(stack, product);
 }
 
 /// Pushes the table that a library sees while it is loaded, but for what registers functions.
-pub fn push_for_loading(stack: &mut Stack<'_>, version: Version) {
+pub fn push_for_loading(stack: &mut Stack<'_>, product: Product) {
     stack.push_table(0, 8);
     stack.set_functions(&[("log", entry!(log))]);
-    add_constants(stack, version);
+    add_constants(stack, product);
 }
 
 fn set_numbers(stack: &mut Stack<'_>, numbers: &[(&str, i64)]) {
@@ -69,12 +85,21 @@ fn set_numbers(stack: &mut Stack<'_>, numbers: &[(&str, i64)]) {
 }
 
 /// Adds the levels of `redis.log` and the version to the table on top.
-fn add_constants(stack: &mut Stack<'_>, version: Version) {
+fn add_constants(stack: &mut Stack<'_>, product: Product) {
     let levels = [("LOG_DEBUG", 0), ("LOG_VERBOSE", 1), ("LOG_NOTICE", 2), ("LOG_WARNING", 3)];
     set_numbers(stack, &levels);
-    set_numbers(stack, &[("REDIS_VERSION_NUM", i64::from(version.number))]);
+    add_version(stack, "REDIS_VERSION", "REDIS_VERSION_NUM", product.redis);
+    if let Some(version) = product.valkey {
+        add_version(stack, "VALKEY_VERSION", "VALKEY_VERSION_NUM", version);
+        stack.push_bytes(b"valkey");
+        stack.set_field(-2, "SERVER_NAME");
+    }
+}
+
+fn add_version(stack: &mut Stack<'_>, text: &str, number: &str, version: Version) {
+    set_numbers(stack, &[(number, i64::from(version.number))]);
     stack.push_bytes(version.text.as_bytes());
-    stack.set_field(-2, "REDIS_VERSION");
+    stack.set_field(-2, text);
 }
 
 /// Adds what only EVAL's scripts have to the table on top.
@@ -92,11 +117,17 @@ pub fn refuse(stack: &mut Stack<'_>, text: &str) -> Results {
     Err(Raise::Top)
 }
 
-/// Pushes an error with the code ERR; a debugger shows it.
+/// Pushes an error of the functions that scripts see, in the words of the product; a debugger shows it.
 fn push_own_error(stack: &mut Stack<'_>, text: &str) {
     if shown::shows_calls(stack) {
         shown::show_error(stack, text.as_bytes());
     }
+    let text = match text {
+        text if !Context::of(stack).is_valkey.get() => text.into(),
+        NO_ARGUMENTS => "Please specify at least one argument for this call".into(),
+        NO_STRINGS => "Command arguments must be strings or integers".into(),
+        text => text.replace("redis.", "server."),
+    };
     push_error(stack, format!("ERR {text}").as_bytes(), false);
 }
 
@@ -210,7 +241,7 @@ fn run(stack: &mut Stack<'_>) -> Result<bool, Raise> {
             false
         }
         None => {
-            push_error(stack, b"ERR redis.call can only be called inside a script invocation", false);
+            push_own_error(stack, "redis.call can only be called inside a script invocation");
             true
         }
     };

@@ -50,6 +50,8 @@ pub struct Context {
     host: Cell<Option<*mut dyn Host>>,
     /// `redis.setresp(3)` was called.
     pub(crate) is_resp3: Cell<bool>,
+    /// See [`crate::Product::valkey`].
+    pub(crate) is_valkey: Cell<bool>,
     /// The script must end.
     pub(crate) ended: Cell<Option<Ended>>,
     pub(crate) json: Cell<JsonSettings>,
@@ -84,6 +86,7 @@ impl Context {
             memory: Memory::new(memory_max_bytes),
             host: Cell::new(None),
             is_resp3: Cell::new(false),
+            is_valkey: Cell::new(false),
             ended: Cell::new(None),
             json: Cell::default(),
             json_array: Cell::default(),

@@ -10,7 +10,7 @@ use martlet_lua as lua;
 use martlet_lua::lua_State;
 use martlet_protocol::reply::Reply;
 
-use crate::api::{self, Version};
+use crate::api::{self, Product};
 use crate::context::{Compiled, Context, Ended, Registered};
 use crate::convert::write_returned;
 use crate::debugger;
@@ -110,7 +110,8 @@ impl Drop for Interpreter {
 
 impl Interpreter {
     /// A state whose scripts can have so much memory together.
-    pub fn new(engine: Engine, version: Version, memory_max_bytes: usize) -> Interpreter {
+    pub fn new(engine: Engine, product: impl Into<Product>, memory_max_bytes: usize) -> Interpreter {
+        let product = product.into();
         let context = Box::into_raw(Box::new(Context::new(memory_max_bytes)));
         // SAFETY: the context begins with the memory that `allocate` wants.
         let state = unsafe { lua::lua_newstate(allocate, context.cast()) };
@@ -118,13 +119,14 @@ impl Interpreter {
         let mut interpreter = Interpreter { state, context, engine, is_small: false };
         interpreter.set_hook();
         let mut stack = interpreter.stack();
+        Context::of(&stack).is_valkey.set(product.valkey.is_some());
         stack.room_for_fixed();
         sandbox::open_libraries(&mut stack, GLOBALS);
         for (name, push) in LIBRARIES {
             push(&mut stack);
             stack.set_field(GLOBALS, name);
         }
-        api::push(&mut stack, version);
+        api::push(&mut stack, product);
         if engine == Engine::Eval {
             api::add_debugging(&mut stack);
         }
@@ -142,7 +144,7 @@ impl Interpreter {
                 sandbox::protect_globals(&mut stack, GLOBALS);
             }
             Engine::Functions => {
-                library::push_globals(&mut stack, version);
+                library::push_globals(&mut stack, product);
                 sandbox::protect_globals(&mut stack, GLOBALS);
                 stack.push_copy(SEEN_GLOBALS);
             }
@@ -464,7 +466,9 @@ fn uncaught_error(stack: &mut Stack<'_>, name: &str) -> ScriptError {
     stack.get_field(table, "line");
     let line = stack.text(-1).map(<[u8]>::to_vec);
     if let (Some(source), Some(line)) = (stack.bytes(-2), line) {
-        let place = [b" script: ", name.as_bytes(), b", on ", source, b":", &line, b"."].concat();
+        let (name, comma) = if Context::of(stack).is_valkey.get() { ("", "") } else { (name, ", ") };
+        let place =
+            [b" script: ", name.as_bytes(), comma.as_bytes(), b"on ", source, b":", &line, b"."].concat();
         error.text.extend_from_slice(&place);
     }
     error

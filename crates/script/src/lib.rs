@@ -22,7 +22,7 @@ mod sandbox;
 mod stack;
 mod structs;
 
-pub use api::Version;
+pub use api::{Product, Version};
 pub use context::{Compiled, Registered};
 pub use flags::ScriptFlags;
 pub use host::{Called, DebugInput, Host, LogLevel, Verdict};

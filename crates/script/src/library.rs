@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use martlet_lua as lua;
 
-use crate::api::{self, Version};
+use crate::api::{self, Product};
 use crate::context::{Compiled, Context, Registered};
 use crate::door::entry;
 use crate::flags::ScriptFlags;
@@ -24,10 +24,10 @@ pub fn is_name(name: &[u8]) -> bool {
 
 /// Pushes the globals that a library finds while it is loaded: `redis`, with less in it, also by
 /// the name `server`, and nothing else.
-pub fn push_globals(stack: &mut Stack<'_>, version: Version) {
+pub fn push_globals(stack: &mut Stack<'_>, product: Product) {
     stack.push_table(0, 2);
     let globals = stack.top();
-    api::push_for_loading(stack, version);
+    api::push_for_loading(stack, product);
     stack.set_functions(&[("register_function", entry!(register_function))]);
     let table = stack.top();
     sandbox::refuse_unknown_fields(stack, table);

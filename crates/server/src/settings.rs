@@ -2,7 +2,7 @@
 
 use martlet_base::limits::ELEMENT_MAX_BYTES;
 use martlet_command::sketch::{BloomOptions, CuckooOptions, SketchSettings};
-use martlet_command::{SeriesSettings, Settings};
+use martlet_command::{Presentation, SeriesSettings, Settings};
 use martlet_engine::{Engine, EventClass, Lrfu, Touch};
 use martlet_tseries::sample::DuplicatePolicy;
 use martlet_tseries::store::Encoding;
@@ -13,7 +13,7 @@ use martlet_types::set::SetLimits;
 use martlet_types::stream::{IdempotencyLimits, StreamLimits};
 use martlet_types::zset::ZSetLimits;
 
-use crate::config::{Config, MaxmemoryPolicy, SeriesDuplicates, SeriesEncoding};
+use crate::config::{Config, MaxmemoryPolicy, PresentsAs, SeriesDuplicates, SeriesEncoding};
 
 /// The handlers' settings under `config`.
 pub fn from_config(config: &Config) -> Settings {
@@ -53,7 +53,9 @@ pub fn from_config(config: &Config) -> Settings {
         lazy_user_flush: config.lazyfree_lazy_user_flush,
         sketch: sketch_settings(config),
         vector_sets_inline: config.vset_force_single_threaded_execution,
-        shared_integers: config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy),
+        shared_integers: config.presents_as == PresentsAs::Redis
+            && (config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy)),
+        presentation: presentation(config),
         series: SeriesSettings {
             retention_ms: config.ts_retention_policy_ms,
             chunk_bytes: config.ts_chunk_size_bytes.0,
@@ -73,6 +75,14 @@ pub fn from_config(config: &Config) -> Settings {
             ignore_value: config.ts_ignore_max_val_diff.0,
             compactions: config.ts_compaction_policy.0.clone(),
         },
+    }
+}
+
+/// As what the server presents itself.
+pub fn presentation(config: &Config) -> Presentation {
+    match config.presents_as {
+        PresentsAs::Redis => Presentation::Redis,
+        PresentsAs::Valkey => Presentation::Valkey { names_redis: config.extended_redis_compatibility },
     }
 }
 

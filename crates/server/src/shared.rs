@@ -278,6 +278,7 @@ impl<W> Shared<W> {
         config_file: Option<std::path::PathBuf>,
     ) -> std::io::Result<Shared<W>> {
         let clock = Clock::real();
+        let presentation = crate::settings::presentation(&config.snapshot());
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD)?));
         let mut random = martlet_base::random::Random::from_entropy();
         let run_id = random_id(&mut random);
@@ -298,7 +299,7 @@ impl<W> Shared<W> {
             tracking: Tracking::default(),
             migrations: Migrations::default(),
             scripts: ScriptCache::new(threads),
-            libraries: Libraries::new(clock.clone()),
+            libraries: Libraries::new(clock.clone(), presentation),
             client_eviction: Mutex::default(),
             monitors: Mutex::default(),
             pause: Pause::default(),

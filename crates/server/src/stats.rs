@@ -306,6 +306,8 @@ pub struct ServerStats {
     pub refused_keys: AtomicU64,
     /// Refusals of channels.
     pub refused_channels: AtomicU64,
+    /// Requests refused for a database.
+    pub refused_databases: AtomicU64,
     /// Largest memory use seen, in bytes.
     pub memory_peak: AtomicU64,
     /// When the peak was seen, Unix seconds.
@@ -386,6 +388,7 @@ impl ServerStats {
             &self.refused_commands,
             &self.refused_keys,
             &self.refused_channels,
+            &self.refused_databases,
         ] {
             counter.store(0, Ordering::Relaxed);
         }

@@ -8,6 +8,7 @@ use martlet_protocol::request::Args;
 use crate::about::{Change, Deprecation, Tip};
 use crate::flags::{Acl, Flags, KeyFlags};
 use crate::module::Module;
+use crate::presentation::{InValkey, Words};
 use crate::syntax::{self, Argument};
 
 /// The group that a command's documentation is in.
@@ -393,6 +394,8 @@ pub struct Spec {
     /// The argument that names the member, the field or the index that the command looks for, where asking
     /// for its memory ahead pays.
     pub member: Option<usize>,
+    /// What differs while the server presents itself as Valkey.
+    pub valkey: InValkey,
 }
 
 impl Spec {
@@ -595,6 +598,7 @@ const fn blank(full_name: &'static str, arity: i32) -> Spec {
         undeclared_keys: None,
         follows_links: None,
         member: None,
+        valkey: InValkey::NONE,
     }
 }
 
@@ -617,6 +621,12 @@ impl<H: Copy> Command<H> {
     /// Sets the flags.
     pub const fn flags(mut self, flags: Flags) -> Self {
         self.spec.flags = Flags(self.spec.flags.0 & Flags::MODULE.0).with(flags);
+        self
+    }
+
+    /// Sets the flags that Valkey has besides, and the errors that it words in another way.
+    pub const fn in_valkey(mut self, flags: Flags, words: &'static [Words]) -> Self {
+        self.spec.valkey = InValkey { flags, words };
         self
     }
 

@@ -13,6 +13,7 @@ pub mod events;
 pub mod flags;
 pub mod handshake;
 pub mod module;
+pub mod presentation;
 pub mod syntax;
 pub mod tracking;
 
@@ -26,3 +27,4 @@ pub use error::{Error, Outcome};
 pub use events::EventClass;
 pub use flags::{Acl, Flags, KeyFlags};
 pub use module::Module;
+pub use presentation::{InValkey, Presentation, Words};

@@ -24,3 +24,7 @@ pub static TIME_SERIES: Module = Module { name: "timeseries", version: 80_600, o
 /// Vector sets; Redis has given them version 1 from the start.
 pub static VECTOR_SETS: Module =
     Module { name: "vectorset", version: 1, options: "handle-io-errors|handle-repl-async-load" };
+
+/// What runs scripts, a module in Valkey.
+pub static LUA: Module =
+    Module { name: "lua", version: 1, options: "handle-repl-async-load|handle-atomic-slot-migration" };

@@ -138,6 +138,9 @@ static BITCOUNT: Command<Handler> = command("bitcount", -2, bitcount as Handler)
 fn bitcount(ctx: &mut Context<'_>) -> Outcome {
     let range = match ctx.argc() {
         2 => None,
+        3 if ctx.settings.presentation.is_valkey() => {
+            Some(Range { start: ctx.int(2)?, end: -1, in_bits: false })
+        }
         4 | 5 => {
             let (start, end) = (ctx.int(2)?, ctx.int(3)?);
             Some(Range { start, end, in_bits: Range::parse_unit(ctx.rest(4))? })

@@ -36,8 +36,13 @@ static ENCODING: Command<Handler> = command("object|encoding", 3, encoding as Ha
 
 fn encoding(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(2);
-    let encoding = ctx.keys.inspect(&key).map(|entry| entry.encoding().as_bytes());
-    ctx.reply.bulk_or_null(encoding);
+    let is_valkey = ctx.settings.presentation.is_valkey();
+    let encoding = ctx.keys.inspect(&key).map(|entry| match entry.encoding() {
+        // Valkey has no listpack of fields with times.
+        "listpackex" if is_valkey => "hashtable",
+        encoding => encoding,
+    });
+    ctx.reply.bulk_or_null(encoding.map(str::as_bytes));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use martlet_base::hash::shard_of_slot;
 use martlet_base::slot::slot_of_pattern;
 use martlet_engine::{Contended, Keys};
-use martlet_spec::{Cursor, Error};
+use martlet_spec::{Cursor, Error, Presentation};
 
 use super::walk::{Filter, parse_scan_options, visit_slice};
 
@@ -31,7 +31,7 @@ impl<'a> SlotScan<'a> {
     /// Their fault, in Valkey's words.
     pub fn parse(rest: Cursor<'a>) -> Result<SlotScan<'a>, Error> {
         let mut slot = None;
-        let (filter, count) = parse_scan_options(rest, Some(&mut slot))?;
+        let (filter, count) = parse_scan_options(rest, Some(&mut slot), Presentation::Redis)?;
         Ok(SlotScan { slot, filter, count })
     }
 

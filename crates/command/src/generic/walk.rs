@@ -10,7 +10,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::slot::SLOT_COUNT;
 use martlet_engine::{Contended, HiddenSlots, Keys, NamedKey};
 use martlet_keyspace::{Entry, Key, Kind, ORDERS, SCAN_POSITION_BITS, Shard, order_at, position_at};
-use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Tip, command};
+use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Presentation, Tip, command};
 
 use crate::Handler;
 use crate::context::Context;
@@ -286,7 +286,7 @@ pub(super) static SCAN: Command<Handler> = command("scan", -2, scan as Handler)
 
 fn scan(ctx: &mut Context<'_>) -> Outcome {
     let cursor = parse_cursor(ctx.arg(1)).ok_or(Error::Fixed("ERR invalid cursor"))?;
-    let (filter, count) = parse_scan_options(ctx.rest(2), None)?;
+    let (filter, count) = parse_scan_options(ctx.rest(2), None, ctx.settings.presentation)?;
     let Context { keys, reply, .. } = ctx;
     let mut names: Vec<Vec<u8>> = Vec::new();
     let place = match Place::from_cursor(cursor) {
@@ -308,10 +308,11 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
 }
 
 /// Which keys a scan is after and about how many of them, by the options from the cursor on. One of slots may
-/// say which slot, and must know the type.
+/// say which slot, and must know the type, as every scan must in Valkey.
 pub(super) fn parse_scan_options<'a>(
     mut rest: Cursor<'a>,
     mut slot: Option<&mut Option<u16>>,
+    presentation: Presentation,
 ) -> Result<(Filter<'a>, usize), Error> {
     let mut filter = Filter { pattern: None, kind: KindFilter::Any };
     let mut count = 10;
@@ -328,7 +329,8 @@ pub(super) fn parse_scan_options<'a>(
         } else if rest.option("type", 1) {
             let name = rest.value()?;
             filter.kind = KindFilter::named(name);
-            if slot.is_some() && matches!(filter.kind, KindFilter::Module(_)) {
+            let must_be_known = slot.is_some() || presentation.is_valkey();
+            if must_be_known && matches!(filter.kind, KindFilter::Module(_)) {
                 return Err(Error::Text(format!(
                     "ERR unknown type name '{}'",
                     String::from_utf8_lossy(name)

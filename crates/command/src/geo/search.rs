@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
+use martlet_spec::{
+    Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, Presentation, command,
+};
 use martlet_types::element::{Element, IntBuffer};
 use martlet_types::geo::{Area, Point, Shape};
 use martlet_types::zset::{AddOptions, ScoreBound, ZSet, ZSetLimits};
@@ -83,6 +85,7 @@ enum Centre {
 /// The request.
 #[derive(Default)]
 struct Query {
+    presentation: Presentation,
     centre: Option<Centre>,
     shape: Option<Shape>,
     unit_m: f64,
@@ -98,8 +101,13 @@ struct Query {
 }
 
 impl Query {
-    fn parse(args: Args<'_>, form: Form, set: Option<&ZSet>) -> Result<Query, Error> {
-        let mut query = Query::default();
+    fn parse(
+        args: Args<'_>,
+        form: Form,
+        set: Option<&ZSet>,
+        presentation: Presentation,
+    ) -> Result<Query, Error> {
+        let mut query = Query { presentation, ..Query::default() };
         match form {
             Form::AroundPosition { .. } => {
                 let mut circle = Cursor::new(args, 2);
@@ -110,7 +118,7 @@ impl Query {
             Form::AroundMember { .. } if set.is_none() => {}
             Form::AroundMember { .. } => {
                 let mut circle = Cursor::new(args, 2);
-                query.centre = Some(centre_of(set, circle.value()?)?);
+                query.centre = Some(centre_of(set, circle.value()?, presentation)?);
                 query.set_circle(&mut circle)?;
             }
             Form::SearchStore => query.destination = Some(Destination { index: 1, by_distance: false }),
@@ -163,7 +171,7 @@ impl Query {
         if form == Form::SearchStore && rest.word("STOREDIST") {
             self.destination = Some(Destination { index: 1, by_distance: true });
         } else if !has_position && !is_polygon && rest.option("FROMMEMBER", 1) {
-            self.centre = Some(centre_of(set, rest.value()?)?);
+            self.centre = Some(centre_of(set, rest.value()?, self.presentation)?);
         } else if !has_member && !is_polygon && rest.option("FROMLONLAT", 2) {
             self.centre = Some(Centre::Position(position(rest)?));
         } else if !is_rectangle && !is_polygon && rest.option("BYRADIUS", 2) {
@@ -295,7 +303,7 @@ impl Query {
                 reply.int(hit.score as i64);
             }
             if self.with_position {
-                write_position(reply, hit.point);
+                write_position(reply, hit.point, self.presentation);
             }
             if reply.is_full() {
                 break;
@@ -308,10 +316,14 @@ impl Query {
 const STORE_WORDS: &[(&str, bool)] = &[("STORE", false), ("STOREDIST", true)];
 
 /// A member as a centre.
-fn centre_of(set: Option<&ZSet>, member: &[u8]) -> Result<Centre, Error> {
+fn centre_of(set: Option<&ZSet>, member: &[u8], presentation: Presentation) -> Result<Centre, Error> {
     let point = match set {
         Some(set) => {
-            Some(position_of(set, member).ok_or(Error::Fixed("ERR could not decode requested zset member"))?)
+            let missing = || match presentation {
+                Presentation::Redis => Error::Fixed("ERR could not decode requested zset member"),
+                Presentation::Valkey { .. } => Error::quoting("ERR member ", member, " does not exist"),
+            };
+            Some(position_of(set, member).ok_or_else(missing)?)
         }
         None => None,
     };
@@ -344,9 +356,10 @@ fn sort(hits: &mut [Hit<'_>], order: Order, wanted: usize) {
 fn search(ctx: &mut Context<'_>, form: Form) -> Outcome {
     let source = ctx.key(form.source());
     let (args, limits) = (ctx.args, ctx.settings.zset_limits);
+    let presentation = ctx.settings.presentation;
     let Context { keys, reply, .. } = ctx;
     let set = keys.read::<ZSet>(&source)?;
-    let query = Query::parse(args, form, set)?;
+    let query = Query::parse(args, form, set, presentation)?;
     let found = set.zip(query.area()).map(|(set, area)| (query.search(set, &area), area));
     let Some(Destination { index, by_distance }) = query.destination else {
         match found {

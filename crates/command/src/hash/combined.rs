@@ -9,6 +9,7 @@ use martlet_types::element::Element;
 use martlet_types::hash::{FieldExpiry, Hash};
 
 use super::expiry::{done, parse_some_fields, persist, record_times, set_times_always};
+use super::valkey;
 use super::{BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, longest, names_of, note, value_or_null};
 use crate::Handler;
 use crate::context::Context;
@@ -34,6 +35,7 @@ fn answer_values(keys: &Keys, reply: &mut Reply, key: &Key<'_>, names: &Args<'_>
 }
 
 pub(super) static HGETDEL: Command<Handler> = command("hgetdel", -5, hgetdel as Handler)
+    .in_valkey(Flags::NONE, valkey::NAMES_FIELDS)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))])
     .acl(Acl::HASH)
@@ -80,6 +82,7 @@ enum NewTime {
 }
 
 pub(super) static HGETEX: Command<Handler> = command("hgetex", -5, hgetex as Handler)
+    .in_valkey(Flags::NONE, valkey::NAMES_FIELDS)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(&[KeyPart::UPDATED.notes("It is written, too, because the expiry of fields may change.")])
     .relative_time_if(|args| expires_relatively_around(args, "fields", 1))
@@ -215,6 +218,7 @@ impl<'a> SetOptions<'a> {
 }
 
 pub(super) static HSETEX: Command<Handler> = command("hsetex", -6, hsetex as Handler)
+    .in_valkey(Flags::NONE, valkey::NAMES_FIELDS)
     .flags(WRITES_FAST)
     .keys(RW_UPDATE)
     .relative_time_if(|args| expires_relatively_around(args, "fields", 2))

@@ -6,6 +6,7 @@ use martlet_protocol::request::Args;
 use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Tip, command};
 use martlet_types::hash::{Hash, NO_EXPIRY};
 
+use super::valkey;
 use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, note};
 use crate::Handler;
 use crate::context::Context;
@@ -35,6 +36,7 @@ pub(super) fn parse_some_fields(rest: Cursor<'_>) -> Result<Args<'_>, Error> {
 const EXPIRES: Flags = Flags::WRITE.with(Flags::FAST);
 
 pub(super) static HEXPIRE: Command<Handler> = command("hexpire", -6, hexpire as Handler)
+    .in_valkey(Flags::NONE, valkey::SETS_TIMES)
     .flags(EXPIRES)
     .keys(RW_UPDATE)
     .relative_time_if(|_| true)
@@ -47,6 +49,7 @@ fn hexpire(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HPEXPIRE: Command<Handler> = command("hpexpire", -6, hpexpire as Handler)
+    .in_valkey(Flags::NONE, valkey::SETS_TIMES)
     .flags(EXPIRES)
     .keys(RW_UPDATE)
     .relative_time_if(|_| true)
@@ -59,6 +62,7 @@ fn hpexpire(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HEXPIREAT: Command<Handler> = command("hexpireat", -6, hexpireat as Handler)
+    .in_valkey(Flags::NONE, valkey::SETS_TIMES)
     .flags(EXPIRES)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
@@ -70,6 +74,7 @@ fn hexpireat(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HPEXPIREAT: Command<Handler> = command("hpexpireat", -6, hpexpireat as Handler)
+    .in_valkey(Flags::NONE, valkey::SETS_TIMES)
     .flags(EXPIRES)
     .keys(RW_UPDATE)
     .acl(Acl::HASH)
@@ -189,6 +194,7 @@ pub(super) fn record_times(
 }
 
 pub(super) static HTTL: Command<Handler> = command("httl", -5, httl as Handler)
+    .in_valkey(Flags::NONE, valkey::READS_TIMES)
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
@@ -201,6 +207,7 @@ fn httl(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HPTTL: Command<Handler> = command("hpttl", -5, hpttl as Handler)
+    .in_valkey(Flags::NONE, valkey::READS_TIMES)
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
@@ -213,6 +220,7 @@ fn hpttl(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HEXPIRETIME: Command<Handler> = command("hexpiretime", -5, hexpiretime as Handler)
+    .in_valkey(Flags::NONE, valkey::READS_TIMES)
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
@@ -224,6 +232,7 @@ fn hexpiretime(ctx: &mut Context<'_>) -> Outcome {
 }
 
 pub(super) static HPEXPIRETIME: Command<Handler> = command("hpexpiretime", -5, hpexpiretime as Handler)
+    .in_valkey(Flags::NONE, valkey::READS_TIMES)
     .flags(READS_FAST)
     .keys(RO_ACCESS)
     .acl(Acl::HASH)
@@ -255,6 +264,7 @@ fn time_left(ctx: &mut Context<'_>, unit: TimeUnit) -> Outcome {
 }
 
 pub(super) static HPERSIST: Command<Handler> = command("hpersist", -5, hpersist as Handler)
+    .in_valkey(Flags::NONE, valkey::NAMES_FIELDS)
     .flags(Flags::WRITE.with(Flags::FAST))
     .keys(RW_UPDATE)
     .acl(Acl::HASH)

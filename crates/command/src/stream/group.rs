@@ -2,7 +2,8 @@
 
 use martlet_protocol::reply::Reply;
 use martlet_spec::{
-    self as spec, Acl, Command, Error, Flags, KeyFlags, KeyPart, Outcome, Tip, command, container,
+    self as spec, Acl, Command, Error, Flags, KeyFlags, KeyPart, Outcome, Presentation, Tip, command,
+    container,
 };
 use martlet_types::stream::{Group, Id, Log, Stream};
 
@@ -67,9 +68,10 @@ fn options(ctx: &Context<'_>, may_make_stream: bool) -> Result<Options, Error> {
     }
 }
 
-/// No group has read more than was added.
-fn counted(log: &Log, entries_read: Option<u64>) -> Option<u64> {
-    entries_read.map(|read| read.min(log.entries_added()))
+/// No group has read more than was added; Valkey takes any number.
+fn counted(log: &Log, entries_read: Option<u64>, presentation: Presentation) -> Option<u64> {
+    let most = if presentation.is_valkey() { u64::MAX } else { log.entries_added() };
+    entries_read.map(|read| read.min(most))
 }
 
 static CREATE: Command<Handler> = command("xgroup|create", -5, create as Handler)
@@ -96,7 +98,7 @@ fn create(ctx: &mut Context<'_>) -> Outcome {
     }
     let id = if id == b"$" { last_id.unwrap_or(Id::MIN) } else { parse_id(id, 0)? };
     let mut stream = ctx.keys.create::<Stream>(&key)?;
-    let entries_read = counted(stream.log(), entries_read);
+    let entries_read = counted(stream.log(), entries_read, ctx.settings.presentation);
     if last_id.is_none() {
         stream.set_default_idempotency_limits(ctx.settings.idempotency_limits);
     }
@@ -123,12 +125,13 @@ static SETID: Command<Handler> = command("xgroup|setid", -5, setid as Handler)
 fn setid(ctx: &mut Context<'_>) -> Outcome {
     let Options { entries_read, .. } = options(ctx, false)?;
     let (key, text, argc) = (ctx.key(2), ctx.arg(4), ctx.argc());
+    let presentation = ctx.settings.presentation;
     let outcome = change_group(ctx, |log, group| {
         if argc > 7 {
             return Ok(false);
         }
         group.last_id = if text == b"$" { log.last_id() } else { parse_bound(text, 0)? };
-        group.entries_read = counted(log, entries_read);
+        group.entries_read = counted(log, entries_read, presentation);
         Ok::<bool, Error>(true)
     })??;
     if !outcome {

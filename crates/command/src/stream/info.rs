@@ -2,7 +2,8 @@
 
 use martlet_protocol::reply::Reply;
 use martlet_spec::{
-    self as spec, Acl, Command, Error, Flags, KeyFlags, KeyPart, Outcome, Tip, command, container,
+    self as spec, Acl, Command, Error, Flags, KeyFlags, KeyPart, Outcome, Presentation, Tip, command,
+    container,
 };
 use martlet_types::stream::{Group, Id, Idempotency, Log, Pending, Stream};
 
@@ -61,11 +62,13 @@ fn parse_full(ctx: &Context<'_>) -> Result<Option<u64>, Error> {
 
 fn stream(ctx: &mut Context<'_>) -> Outcome {
     let full = parse_full(ctx);
+    let presentation = ctx.settings.presentation;
     let (stream, reply) = stream_of(ctx)?;
     // A wrong option is reported only where there is a stream.
     let full = full?;
     let log = stream.log();
-    reply.map(if full.is_some() { 15 } else { 16 });
+    let shows_producers = !presentation.is_valkey();
+    reply.map(if full.is_some() { 9 } else { 10 } + if shows_producers { PRODUCER_FIELDS } else { 0 });
     pair(reply, "length", log.len());
     pair(reply, "radix-tree-keys", log.node_count() as u64);
     // One for each node besides the root: where ids part is not counted.
@@ -74,7 +77,9 @@ fn stream(ctx: &mut Context<'_>) -> Outcome {
     id_pair(reply, "max-deleted-entry-id", log.max_deleted_id());
     pair(reply, "entries-added", log.entries_added());
     id_pair(reply, "recorded-first-entry-id", log.first_id());
-    write_idempotency(reply, stream);
+    if shows_producers {
+        write_idempotency(reply, stream);
+    }
     match full {
         None => {
             pair(reply, "groups", stream.group_count() as u64);
@@ -95,12 +100,22 @@ fn stream(ctx: &mut Context<'_>) -> Outcome {
             reply.bulk(b"groups");
             reply.array(stream.group_count());
             for (name, group) in stream.groups() {
-                write_full_group(reply, name, group, log, count.map_or(usize::MAX, |count| count as usize));
+                write_full_group(
+                    reply,
+                    name,
+                    group,
+                    log,
+                    count.map_or(usize::MAX, |count| count as usize),
+                    presentation,
+                );
             }
         }
     }
     Ok(())
 }
+
+/// Fields that [`write_idempotency`] writes. Valkey has no such records.
+const PRODUCER_FIELDS: usize = 6;
 
 /// The stream's records of its producers.
 fn write_idempotency(reply: &mut Reply, stream: &Stream) {
@@ -130,8 +145,8 @@ fn name_pair(reply: &mut Reply, name: &[u8]) {
 }
 
 /// How far a group has read, and how much is left.
-fn write_progress(reply: &mut Reply, group: &Group, log: &Log) {
-    for (name, value) in [("entries-read", group.entries_read), ("lag", lag(group, log))] {
+fn write_progress(reply: &mut Reply, group: &Group, log: &Log, presentation: Presentation) {
+    for (name, value) in [("entries-read", group.entries_read), ("lag", lag(group, log, presentation))] {
         reply.bulk(name.as_bytes());
         match value {
             Some(value) => reply.int(value as i64),
@@ -140,27 +155,43 @@ fn write_progress(reply: &mut Reply, group: &Group, log: &Log) {
     }
 }
 
-/// How many entries a group has still to read, where that is known.
-fn lag(group: &Group, log: &Log) -> Option<u64> {
+/// How many entries a group has still to read, where that is known. Redis sees before all else that none of
+/// those that are there was read.
+fn lag(group: &Group, log: &Log, presentation: Presentation) -> Option<u64> {
     if log.entries_added() == 0 || log.is_empty() {
         return Some(0);
     }
     let first = log.first_id();
-    if group.last_id < first && log.max_deleted_id() < first {
+    if !presentation.is_valkey() && group.last_id < first && log.max_deleted_id() < first {
         return Some(log.len());
     }
-    let known = group.entries_read.filter(|_| log.is_whole_from(group.last_id));
+    // Valkey looks at deleted entries alone, Redis at trimmed ones, too.
+    let max_deleted = log.max_deleted_id();
+    let is_known = match presentation {
+        Presentation::Redis => log.is_whole_from(group.last_id),
+        Presentation::Valkey { .. } => max_deleted == Id::MIN || group.last_id > max_deleted,
+    };
+    let known = group.entries_read.filter(|_| is_known);
     let read = known.or_else(|| log.entries_up_to(group.last_id))?;
     Some(log.entries_added().wrapping_sub(read))
 }
 
-fn write_full_group(reply: &mut Reply, name: &[u8], group: &Group, log: &Log, count: usize) {
-    reply.map(8);
+fn write_full_group(
+    reply: &mut Reply,
+    name: &[u8],
+    group: &Group,
+    log: &Log,
+    count: usize,
+    presentation: Presentation,
+) {
+    reply.map(7 + usize::from(!presentation.is_valkey()));
     name_pair(reply, name);
     id_pair(reply, "last-delivered-id", group.last_id);
-    write_progress(reply, group, log);
+    write_progress(reply, group, log, presentation);
     pair(reply, "pel-count", group.pending_count() as u64);
-    pair(reply, "nacked-count", group.released_count() as u64);
+    if !presentation.is_valkey() {
+        pair(reply, "nacked-count", group.released_count() as u64);
+    }
     reply.bulk(b"pending");
     reply.array(group.pending_count().min(count));
     for (id, pending) in group.pending_from(Id::MIN).take(count) {
@@ -203,6 +234,7 @@ static GROUPS: Command<Handler> = command("xinfo|groups", 3, groups as Handler)
     .history(&[("7.0.0", "Fields `entries-read` and `lag`.")]);
 
 fn groups(ctx: &mut Context<'_>) -> Outcome {
+    let presentation = ctx.settings.presentation;
     let (stream, reply) = stream_of(ctx)?;
     reply.array(stream.group_count());
     for (name, group) in stream.groups() {
@@ -211,7 +243,7 @@ fn groups(ctx: &mut Context<'_>) -> Outcome {
         pair(reply, "consumers", group.consumer_count() as u64);
         pair(reply, "pending", group.pending_count() as u64);
         id_pair(reply, "last-delivered-id", group.last_id);
-        write_progress(reply, group, stream.log());
+        write_progress(reply, group, stream.log(), presentation);
     }
     Ok(())
 }

@@ -357,13 +357,20 @@ fn getex(ctx: &mut Context<'_>) -> Outcome {
         }
     }
     let key = ctx.key(1);
+    let now_ms = ctx.keys.now_ms();
+    if ctx.settings.presentation.is_valkey()
+        && let Some(expiry) = &expires
+    {
+        // Valkey looks at the time also where there is no key.
+        expiry.at_ms(now_ms, "getex")?;
+    }
     let Some(value) = ctx.keys.read_str(&key)? else {
         ctx.reply.null();
         return Ok(());
     };
     ctx.reply.bulk(value.bytes(&mut NumberBuffer::new()));
     if let Some(expiry) = expires {
-        let at_ms = expiry.at_ms(ctx.keys.now_ms(), "getex")?;
+        let at_ms = expiry.at_ms(now_ms, "getex")?;
         expire_at(ctx.keys, &key, at_ms);
     } else if persists && ctx.keys.expiry_ms(&key).is_some() {
         ctx.keys.set_expiry(&key, None);

@@ -2,7 +2,7 @@
 
 use martlet_acl::{DEFAULT_USER, LogEntry, User, Users, is_valid_name, replies};
 use martlet_base::number::parse_i64;
-use martlet_spec::{Error, Flags, Group, Outcome, command, container};
+use martlet_spec::{Error, Flags, Group, Outcome, Presentation, command, container};
 
 use super::{Call, Handler, SentinelCommand, registry, write_help};
 
@@ -75,7 +75,7 @@ static GETUSER: SentinelCommand =
 
 fn getuser(call: &mut Call<'_>) -> Outcome {
     match call.core.access.users.get(call.arg(2)) {
-        Some(user) => replies::write_user(call.reply, user),
+        Some(user) => replies::write_user(call.reply, user, Presentation::Redis),
         None => call.reply.null(),
     }
     Ok(())
@@ -84,7 +84,7 @@ fn getuser(call: &mut Call<'_>) -> Outcome {
 static LIST: SentinelCommand = entry("acl|list", 2, list, ADMIN, "Answers all users, as lines of a file.");
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    replies::write_lines(call.reply, &call.core.access.users);
+    replies::write_lines(call.reply, &call.core.access.users, Presentation::Redis);
     Ok(())
 }
 

@@ -4,12 +4,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use martlet_base::clock::Clock;
 use martlet_base::sync::lock;
+use martlet_command::Presentation;
 
 use super::{ClientInfo, flag};
 use crate::registry::Registry;
 
 /// The line, without a line break.
-pub fn line(clock: &Clock, registry: &Registry, client: &ClientInfo) -> Vec<u8> {
+pub fn line(clock: &Clock, registry: &Registry, presentation: Presentation, client: &ClientInfo) -> Vec<u8> {
+    let capabilities = capabilities(client);
+    // Valkey's place for them.
+    let early = if presentation.is_valkey() { format!(" capa={capabilities}") } else { String::new() };
     let now_ms = clock.unix_ms();
     let details = lock(&client.details).clone();
     let (used, capacity) = (client.query_bytes.load(Relaxed), client.query_capacity.load(Relaxed));
@@ -26,7 +30,7 @@ pub fn line(clock: &Clock, registry: &Registry, client: &ClientInfo) -> Vec<u8> 
     out.extend(&details.name);
     out.extend(
         format!(
-            " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={used} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={} events={} cmd={command} user={} redir={} resp={} lib-name=",
+            " age={} idle={} flags={}{early} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={used} qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={} events={} cmd={command} user={} redir={} resp={} lib-name=",
             seconds(client.created_ms),
             seconds(client.last_active_ms.load(Relaxed)),
             flags(client),
@@ -50,17 +54,21 @@ pub fn line(clock: &Clock, registry: &Registry, client: &ClientInfo) -> Vec<u8> 
     out.extend(&details.lib_name);
     out.extend(b" lib-ver=");
     out.extend(&details.lib_version);
+    if !presentation.is_valkey() {
+        out.extend(format!(" io-thread={}", client.thread).bytes());
+    }
     out.extend(
         format!(
-            " io-thread={} tot-net-in={} tot-net-out={} tot-cmds={} capa={}",
-            client.thread,
+            " tot-net-in={} tot-net-out={} tot-cmds={}",
             client.net_input_bytes.load(Relaxed),
             client.net_output_bytes.load(Relaxed),
             client.commands.load(Relaxed),
-            capabilities(client)
         )
         .bytes(),
     );
+    if !presentation.is_valkey() {
+        out.extend(format!(" capa={capabilities}").bytes());
+    }
     out
 }
 

@@ -99,7 +99,7 @@ static GETUSER: ServerCommand = command("acl|getuser", 3, getuser as ServerHandl
 fn getuser(call: &mut Call<'_>) -> Outcome {
     let users = call.worker.shared.access.users();
     match users.get(call.arg(2)) {
-        Some(user) => replies::write_user(call.reply, user),
+        Some(user) => replies::write_user(call.reply, user, call.worker.presentation()),
         None => call.reply.null(),
     }
     Ok(())
@@ -114,7 +114,7 @@ static LIST: ServerCommand = command("acl|list", 2, list as ServerHandler).flags
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let users = call.worker.shared.access.users();
-    replies::write_lines(call.reply, &users);
+    replies::write_lines(call.reply, &users, call.worker.presentation());
     Ok(())
 }
 

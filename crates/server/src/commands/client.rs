@@ -72,6 +72,7 @@ fn capa(call: &mut Call<'_>) -> Outcome {
 }
 
 static ID: ServerCommand = command("client|id", 2, id as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .doc(Group::Connection, "5.0.0", "O(1)", "Returns the connection's number.");
@@ -82,6 +83,7 @@ fn id(call: &mut Call<'_>) -> Outcome {
 }
 
 static GETNAME: ServerCommand = command("client|getname", 2, getname as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .doc(Group::Connection, "2.6.9", "O(1)", "Returns the connection's name.");
@@ -97,6 +99,7 @@ fn getname(call: &mut Call<'_>) -> Outcome {
 }
 
 static SETNAME: ServerCommand = command("client|setname", 3, setname as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("connection-name")
@@ -114,6 +117,7 @@ fn setname(call: &mut Call<'_>) -> Outcome {
 }
 
 static SETINFO: ServerCommand = command("client|setinfo", 4, setinfo as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("attr(libname=LIB-NAME|libver=LIB-VER)")
@@ -228,7 +232,7 @@ fn kill(call: &mut Call<'_>) -> Outcome {
 /// The client's line of CLIENT LIST, without a line break.
 pub fn client_line(worker: &Worker, client: &ClientInfo) -> Vec<u8> {
     let shared = worker.shared;
-    crate::clients::line::line(&shared.clock, shared.registry, client)
+    crate::clients::line::line(&shared.clock, shared.registry, worker.presentation(), client)
 }
 
 /// Closes a client's connection; whether that was not under way already.
@@ -304,6 +308,7 @@ fn unpause(call: &mut Call<'_>) -> Outcome {
 }
 
 static REPLY: ServerCommand = command("client|reply", 3, reply as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY.with(Flags::NO_MULTI), &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("action(ON|OFF|SKIP)")
@@ -324,6 +329,7 @@ fn reply(call: &mut Call<'_>) -> Outcome {
 }
 
 static NO_EVICT: ServerCommand = command("client|no-evict", 3, no_evict as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(ADMIN)
     .acl(Acl::CONNECTION)
     .syntax("enabled(ON|OFF)")
@@ -337,6 +343,7 @@ fn no_evict(call: &mut Call<'_>) -> Outcome {
 }
 
 static NO_TOUCH: ServerCommand = command("client|no-touch", 3, no_touch as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("enabled(ON|OFF)")

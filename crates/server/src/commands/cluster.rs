@@ -98,10 +98,11 @@ fn asking(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Sets whether the client reads from a replica, which outside clusters has a meaning to those only that
-/// follow redirections.
+/// follow redirections, and which Valkey takes from all.
 fn read_from_replica(call: &mut Call<'_>, reads: bool) -> Outcome {
     let flags = &call.connection.info.flags;
-    if flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS == 0 {
+    let follows_redirects = flags.load(Ordering::Relaxed) & flag::FOLLOWS_REDIRECTS != 0;
+    if !follows_redirects && !call.worker.presentation().is_valkey() {
         node(call)?;
     }
     let flags = &call.connection.info.flags;

@@ -2,7 +2,8 @@
 
 use martlet_base::glob;
 use martlet_command::{
-    Acl, Begin, Deprecation, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, Tip, command,
+    Acl, Begin, Deprecation, Error, Find, Flags, Group, KeyFlags, KeyPart, Outcome, Presentation, Tip,
+    command,
 };
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -39,8 +40,9 @@ fn all(call: &mut Call<'_>) -> Outcome {
     let registry = call.worker.shared.registry;
     let commands = sorted(registry);
     call.reply.array(commands.len());
+    let presentation = call.worker.presentation();
     for (name, entry) in commands {
-        write_info(call.reply, registry, name, entry);
+        write_info(call.reply, registry, presentation, name, entry);
     }
     Ok(())
 }
@@ -64,31 +66,48 @@ static INFO: ServerCommand = command("command|info", -2, info as ServerHandler)
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn info(call: &mut Call<'_>) -> Outcome {
+    let presentation = call.worker.presentation();
     if call.argc() == 2 {
         let registry = call.worker.shared.registry;
         let commands = sorted(registry);
         call.reply.array(commands.len());
-        commands.into_iter().for_each(|(name, entry)| write_info(call.reply, registry, name, entry));
+        commands
+            .into_iter()
+            .for_each(|(name, entry)| write_info(call.reply, registry, presentation, name, entry));
         return Ok(());
     }
     let registry = call.worker.shared.registry;
     call.reply.array(call.argc() - 2);
     for name in call.args.iter().skip(2) {
         match registry.find_full(name) {
-            Some(entry) => write_info(call.reply, registry, entry.spec.full_name.as_bytes(), entry),
+            Some(entry) => {
+                write_info(call.reply, registry, presentation, entry.spec.full_name.as_bytes(), entry)
+            }
             None => call.reply.null(),
         }
     }
     Ok(())
 }
 
-fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry) {
+/// A flag's name: Valkey has several logs of commands.
+fn flag_name(name: &'static str, presentation: Presentation) -> &'static str {
+    if name == "skip_slowlog" && presentation.is_valkey() { "skip_commandlog" } else { name }
+}
+
+fn write_info(
+    reply: &mut Reply,
+    registry: &Registry,
+    presentation: Presentation,
+    name: &[u8],
+    entry: &Entry,
+) {
     let spec = entry.spec;
     reply.array(10);
     reply.bulk(name);
     reply.int(i64::from(spec.arity));
     let movable = spec.keys.iter().any(|part| !is_simple(part));
-    let mut names: Vec<&str> = spec.flags.names().collect();
+    let mut names: Vec<&str> =
+        presentation.flags(spec).names().map(|name| flag_name(name, presentation)).collect();
     if movable && !names.contains(&"movablekeys") {
         names.push("movablekeys");
     }
@@ -103,14 +122,14 @@ fn write_info(reply: &mut Reply, registry: &Registry, name: &[u8], entry: &Entry
     spec.tips.iter().for_each(|tip| reply.bulk(tip.text().as_bytes()));
     reply.set(spec.keys.len());
     spec.keys.iter().for_each(|part| write_key_part(reply, part));
-    // As in Redis, an array if there are any.
+    // As in Redis, an array if there are any; in Valkey always.
     match entry.visible_subcommands().len() {
-        0 => reply.set(0),
+        0 if !presentation.is_valkey() => reply.set(0),
         count => reply.array(count),
     }
     for &id in entry.visible_subcommands() {
         let sub = &registry.entries()[id];
-        write_info(reply, registry, sub.spec.full_name.as_bytes(), sub);
+        write_info(reply, registry, presentation, sub.spec.full_name.as_bytes(), sub);
     }
 }
 

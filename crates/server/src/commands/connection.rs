@@ -13,7 +13,6 @@ use martlet_spec::handshake::{self, Hello};
 use super::{Call, ServerCommand, ServerHandler};
 use crate::clients::flag;
 use crate::cluster::slot_migration::import::INTERNAL_USER;
-use crate::config::REDIS_VERSION;
 use crate::connection::ReplyMode;
 use crate::runtime::transaction::end_transaction;
 use crate::slow_path::SessionFlags;
@@ -56,6 +55,7 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 }
 
 static SELECT: ServerCommand = command("select", 2, select as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
     .databases(Databases::Named(|_| vec![1]))
     .control(Control::SelectDatabase)
@@ -170,10 +170,10 @@ fn hello(call: &mut Call<'_>) -> Outcome {
 }
 
 fn write_hello(call: &mut Call<'_>) {
-    let zone = &call.worker.config().availability_zone;
+    let (zone, presentation) = (&call.worker.config().availability_zone, call.worker.presentation());
     let reply = &mut *call.reply;
     reply.map(7 + usize::from(!zone.is_empty()));
-    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+    for (field, value) in [("server", presentation.server()), ("version", presentation.version())] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }
@@ -188,7 +188,7 @@ fn write_hello(call: &mut Call<'_>) {
         reply.bulk(value.as_bytes());
     }
     reply.bulk(b"modules");
-    super::module::write_list(reply, call.worker.shared.registry);
+    super::module::write_list(reply, call.worker.shared.registry, presentation);
     // As in Valkey 9.
     if !zone.is_empty() {
         reply.bulk(b"availability_zone");

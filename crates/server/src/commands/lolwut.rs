@@ -52,7 +52,8 @@ fn lolwut(call: &mut Call<'_>) -> Outcome {
         _ => String::new(),
     };
     let gap = if drawing.is_empty() { "" } else { "\n" };
-    let text = format!("{drawing}{gap}Redis ver. {}\n", crate::config::REDIS_VERSION);
+    let presentation = call.worker.presentation();
+    let text = format!("{drawing}{gap}{} ver. {}\n", presentation.title(), presentation.version());
     call.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! MODULE: this server lists the modules of Redis 8 that it has built in, and loads none: it answers as Redis
 //! does for a file that is none, once the configuration allows the command.
 
-use martlet_command::{Acl, Error, Flags, Group, Outcome, Tip, command, container};
+use martlet_command::{Acl, Error, Flags, Group, Outcome, Presentation, Tip, command, container};
 use martlet_protocol::reply::Reply;
+use martlet_spec::Module;
+use martlet_spec::module::LUA;
 
 use super::{Call, ServerCommand, ServerHandler};
 use crate::registry::Registry;
@@ -27,22 +29,32 @@ static LIST: ServerCommand = command("module|list", 2, list as ServerHandler)
     .tips(&[Tip::NONDETERMINISTIC_OUTPUT_ORDER]);
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    write_list(call.reply, call.worker.shared.registry);
+    write_list(call.reply, call.worker.shared.registry, call.worker.presentation());
     Ok(())
 }
 
-/// The modules whose commands the table has, as MODULE LIST and HELLO show them: what is built in has neither
-/// a path nor arguments.
-pub(super) fn write_list(reply: &mut Reply, registry: &Registry) {
-    reply.array(registry.modules().len());
-    for module in registry.modules() {
+/// The modules that clients see: those whose commands the table has, and Lua, which is one in Valkey.
+pub(super) fn modules_of(
+    presentation: Presentation,
+    registry: &'static Registry,
+) -> impl ExactSizeIterator<Item = &'static Module> {
+    let first = presentation.module();
+    let modules: Vec<_> = first.into_iter().chain(registry.modules().iter().copied()).collect();
+    modules.into_iter()
+}
+
+/// The modules as MODULE LIST and HELLO show them: what is built in has neither a path nor arguments.
+pub(super) fn write_list(reply: &mut Reply, registry: &'static Registry, presentation: Presentation) {
+    let modules = modules_of(presentation, registry);
+    reply.array(modules.len());
+    for module in modules {
         reply.map(4);
         reply.bulk(b"name");
         reply.bulk(module.name.as_bytes());
         reply.bulk(b"ver");
         reply.int(i64::from(module.version));
         reply.bulk(b"path");
-        reply.bulk(b"");
+        reply.bulk(if *module == LUA { LUA.name.as_bytes() } else { b"" });
         reply.bulk(b"args");
         reply.array(0);
     }

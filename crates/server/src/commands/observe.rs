@@ -146,7 +146,10 @@ fn latency_doctor(call: &mut Call<'_>) -> Outcome {
     let threshold_ms = call.worker.config().latency_monitor_threshold_ms;
     let events = call.worker.shared.latency.events();
     let text = if threshold_ms == 0 {
-        "I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Redis instance. You may use \"CONFIG SET latency-monitor-threshold <milliseconds>.\" in order to enable it.\n".to_owned()
+        format!(
+            "I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this {} instance. You may use \"CONFIG SET latency-monitor-threshold <milliseconds>.\" in order to enable it.\n",
+            call.worker.presentation().title()
+        )
     } else if events.is_empty() {
         format!("No event was slower than {threshold_ms} ms since the last reset.\n")
     } else {

@@ -204,6 +204,14 @@ impl Replica {
         self.capabilities.load(Ordering::Relaxed) & capability != 0
     }
 
+    /// Whether it has sent SYNC alone: it is a tool rather than a server.
+    pub fn has_said_nothing(&self) -> bool {
+        self.has_said_sync.load(Ordering::Relaxed)
+            && [&self.capabilities, &self.version, &self.port]
+                .iter()
+                .all(|of| of.load(Ordering::Relaxed) == 0)
+    }
+
     /// The versions of the RDB format that it reads.
     pub fn readable(&self) -> Readable {
         match self.can(capability::MARTLET) {

@@ -188,7 +188,10 @@ impl Worker {
     ) -> Result<Option<u16>, String> {
         let readable = replicas.first().map_or(Readable::Any, |first| first.readable());
         if readable == Readable::Any {
-            return Ok(settings.rdb_version);
+            // Valkey's tools ask with SYNC and nothing before, and look for its magic word.
+            let says_nothing = replicas.iter().all(|replica| replica.has_said_nothing());
+            let of_valkey = says_nothing && self.presentation().is_valkey() && settings.rdb_version.is_none();
+            return Ok(if of_valkey { Some(VERSION_VALKEY) } else { settings.rdb_version });
         }
         let is_importing = self.shared.cluster().is_some_and(|node| !node.imports().is_empty());
         if is_importing && readable == Readable::Valkey {

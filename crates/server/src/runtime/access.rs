@@ -142,13 +142,13 @@ impl Worker {
             Reason::Command => Some(&stats.refused_commands),
             Reason::Key => Some(&stats.refused_keys),
             Reason::Channel => Some(&stats.refused_channels),
-            Reason::Database => None,
+            Reason::Database => Some(&stats.refused_databases),
         };
         counter.inspect(|counter| {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         let (clock, registry) = (&self.shared.clock, self.shared.registry);
-        let client = line(clock, registry, &connection.info);
+        let client = line(clock, registry, self.presentation(), &connection.info);
         let event = Event { reason, origin, object: object.into(), user: user.into(), client };
         let max_len = usize::try_from(self.config().acllog_max_len).unwrap_or(usize::MAX);
         lock(&self.shared.access.log).add(event, max_len, self.now_ms);

@@ -600,7 +600,7 @@ impl Worker {
     /// Answers a client whose request has waited and does not run.
     fn reject_waiter(&self, reply: &mut Reply, waiter: &Waiter, error: &Error) {
         let Some(WaitingRequest { entry, .. }) = waiter.request.downcast_ref() else { return };
-        let text = error.to_bytes();
+        let text = self.presentation().error_text(Some(entry.spec), error);
         reply.error(&text);
         self.count_error(&String::from_utf8_lossy(&text));
         self.stats().commands[entry.stats_id].rejected.add(1);

@@ -38,8 +38,11 @@ const CHECKS: &[Check] = &[
     not_monitoring,
 ];
 
-/// All checks in order.
+/// All checks in order. Valkey says nothing about a request before its client is authenticated.
 pub fn before(worker: &Worker, connection: &Connection, entry: &Entry, args: &Args<'_>) -> Outcome {
+    if worker.presentation().is_valkey() {
+        authenticated(worker, connection, entry, args)?;
+    }
     CHECKS.iter().try_for_each(|check| check(worker, connection, entry, args))
 }
 
@@ -92,16 +95,24 @@ const NO_MODULE: Error = Error::Fixed(
 
 fn authenticated(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     if connection.session.flags.has(SessionFlags::UNAUTHENTICATED) && !entry.spec.flags.has(Flags::NO_AUTH) {
-        return Err(Error::Fixed("NOAUTH Authentication required."));
+        return Err(NOT_AUTHENTICATED);
     }
     Ok(())
 }
 
-fn allowed_in_multi(_: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
-    if connection.session.transaction.is_some() && entry.spec.flags.has(Flags::NO_MULTI) {
-        return Err(Error::Fixed("ERR Command not allowed inside a transaction"));
+/// The error for a request of a client that must authenticate first.
+pub const NOT_AUTHENTICATED: Error = Error::Fixed("NOAUTH Authentication required.");
+
+fn allowed_in_multi(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
+    let presentation = worker.presentation();
+    if connection.session.transaction.is_none() || !presentation.flags(entry.spec).has(Flags::NO_MULTI) {
+        return Ok(());
     }
-    Ok(())
+    Err(if presentation.is_valkey() {
+        Error::Text(format!("ERR Command '{}' not allowed inside a transaction", entry.spec.full_name))
+    } else {
+        Error::Fixed("ERR Command not allowed inside a transaction")
+    })
 }
 
 /// The user may run the command, with these keys and channels.
@@ -187,7 +198,8 @@ fn not_loading(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args
 /// A script has run for longer than `busy-reply-threshold`.
 fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     let is_busy = worker.is_excluded() || worker.shared.scripts.busy_engine().is_some();
-    let may_run = entry.spec.flags.has(Flags::ALLOW_BUSY) && !(worker.is_excluded() && entry.has_keys());
+    let flags = worker.presentation().flags(entry.spec);
+    let may_run = flags.has(Flags::ALLOW_BUSY) && !(worker.is_excluded() && entry.has_keys());
     if is_busy && !may_run { Err(worker.busy_error()) } else { Ok(()) }
 }
 

@@ -143,7 +143,11 @@ impl Worker {
             connection.closing = true;
             return;
         }
-        let error = Error::unknown_command(args);
+        let must_authenticate = connection.session.flags.has(SessionFlags::UNAUTHENTICATED);
+        let error = match self.presentation().is_valkey() && must_authenticate {
+            true => super::checks::NOT_AUTHENTICATED,
+            false => Error::unknown_command(args),
+        };
         self.reject(connection, reply, None, &error);
     }
 
@@ -513,7 +517,7 @@ impl Worker {
     /// Answers with an error, and counts it.
     #[cold]
     pub(crate) fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
-        reply.error(error.to_bytes());
+        reply.error(self.presentation().error_text(Some(entry.spec), error));
         self.stats().commands[entry.stats_id].failed.add(1);
         self.count_error(&error.to_string());
     }
@@ -541,12 +545,12 @@ impl Worker {
         entry: Option<&Entry>,
         error: &Error,
     ) {
-        let mut text = error.to_bytes();
+        let mut text = self.presentation().error_text(entry.map(|entry| entry.spec), error);
         if entry.is_some_and(|e| e.spec.control == Control::ExecuteTransaction) {
             crate::runtime::transaction::end_transaction(connection);
             self.unwatch_all(connection);
             if !matches!(error, Error::Redirect(_)) {
-                text = crate::runtime::transaction::discarded_because(error).to_bytes();
+                text = crate::runtime::transaction::discarded_because(&Error::Bytes(text)).to_bytes();
             }
         } else if let Some(transaction) = &mut connection.session.transaction {
             transaction.aborted = true;

@@ -48,7 +48,7 @@ use martlet_acl::Users;
 use martlet_base::publish::Follower;
 use martlet_base::random::Random;
 use martlet_base::sync::Alone;
-use martlet_command::Settings;
+use martlet_command::{Presentation, Settings};
 use martlet_engine::{Deletion, Deletions, Expired, Keys, Touch, View};
 use martlet_net::{Backend, Token};
 
@@ -224,6 +224,12 @@ impl Worker {
     #[inline]
     pub fn config(&self) -> &Arc<Config> {
         self.config.current()
+    }
+
+    /// As what the server presents itself.
+    #[inline]
+    pub fn presentation(&self) -> Presentation {
+        self.settings.presentation
     }
 
     /// Takes up a changed configuration.

@@ -29,6 +29,7 @@ const CONTROL: Flags =
     Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY);
 
 static MULTI: ServerCommand = command("multi", 1, multi as ServerHandler)
+    .in_valkey(Flags::NO_MULTI, &[])
     .flags(CONTROL.with(Flags::NOT_QUEUED))
     .control(Control::BeginTransaction)
     .acl(Acl::TRANSACTION)
@@ -208,6 +209,7 @@ fn discard(call: &mut Call<'_>) -> Outcome {
 }
 
 static WATCH: ServerCommand = command("watch", -2, watch as ServerHandler)
+    .in_valkey(Flags::NO_MULTI, &[])
     .flags(CONTROL.with(Flags::NOT_QUEUED))
     .keys(&[KeyPart::range(1, -1, 1, KeyFlags::RO)])
     .acl(Acl::TRANSACTION)

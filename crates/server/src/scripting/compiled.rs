@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use martlet_command::Error;
-use martlet_script::{Compiled, Engine, Interpreter, Version};
+use martlet_command::{Error, Presentation};
+use martlet_script::{Compiled, Engine, Interpreter, Product, Version};
+use martlet_spec::presentation::{VALKEY_VERSION, VALKEY_VERSION_NUMBER};
 
 use super::cache::{Digest, Script};
-use crate::config::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 
-/// The server's version as scripts see it.
-pub(super) const SCRIPT_VERSION: Version = Version { text: REDIS_VERSION, number: REDIS_VERSION_NUMBER };
+/// The server as scripts see it.
+pub(super) fn script_product(presentation: Presentation) -> Product {
+    let valkey = Version { text: VALKEY_VERSION, number: VALKEY_VERSION_NUMBER };
+    Product {
+        redis: Version { text: presentation.redis_version(), number: presentation.redis_version_number() },
+        valkey: presentation.is_valkey().then_some(valkey),
+    }
+}
 
 /// Memory that the scripts of one thread can have together.
 pub(super) const MEMORY_MAX_BYTES: usize = 1 << 30;
@@ -35,9 +41,9 @@ pub struct Scripting {
 }
 
 impl Scripting {
-    pub(super) fn new(generation: u64) -> Scripting {
+    pub(super) fn new(generation: u64, presentation: Presentation) -> Scripting {
         Scripting {
-            interpreter: Interpreter::new(Engine::Eval, SCRIPT_VERSION, MEMORY_MAX_BYTES),
+            interpreter: Interpreter::new(Engine::Eval, script_product(presentation), MEMORY_MAX_BYTES),
             generation,
             local: HashMap::new(),
             // The next request with this digest gets the same answer: there is no such script.

@@ -20,7 +20,7 @@ impl Worker {
                 functions.take_up(generation, libraries.list());
                 functions
             }
-            None => Box::new(Functions::new(generation, libraries.list())),
+            None => Box::new(Functions::new(generation, libraries.list(), self.presentation())),
         }
     }
 }

@@ -193,7 +193,7 @@ impl Host for ScriptHost<'_> {
         let entry = match self.permitted(args) {
             Ok(entry) => entry,
             Err(error) => {
-                let text = error.to_bytes();
+                let text = self.worker.presentation().error_text(None, &error);
                 self.worker.count_error(&String::from_utf8_lossy(&text));
                 self.count_rejected(args);
                 reply.error(text);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use hashbrown::HashMap;
 use martlet_base::clock::Clock;
 use martlet_base::sync::lock;
-use martlet_command::{Cursor, Error, LibraryChange};
+use martlet_command::{Cursor, Error, LibraryChange, Presentation};
 use martlet_persistence::Publish;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
@@ -23,7 +23,7 @@ use martlet_script::library::{BAD_NAME, is_name};
 use martlet_script::{Called, Engine, Host, Interpreter, LogLevel, Registered, ScriptFlags, Verdict};
 use martlet_values::payload;
 
-use super::compiled::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
+use super::compiled::{MEMORY_MAX_BYTES, script_product};
 use crate::config::words;
 
 /// A library that a client sends is refused if it runs for longer while it is loaded (Redis:
@@ -196,12 +196,19 @@ impl LibraryList {
     }
 
     /// Checks a library that is to be added.
-    fn check(&self, code: &[u8], replaces: bool, host: &mut dyn Host) -> Result<Arc<Library>, Vec<u8>> {
+    fn check(
+        &self,
+        presentation: Presentation,
+        code: &[u8],
+        replaces: bool,
+        host: &mut dyn Host,
+    ) -> Result<Arc<Library>, Vec<u8>> {
         let (name, first_line_len) = read_first_line(code)?;
         if self.by_name.contains_key(&name) && !replaces {
             return Err(already_exists("Library '", &name, "'"));
         }
-        let mut interpreter = Interpreter::new(Engine::Functions, SCRIPT_VERSION, MEMORY_MAX_BYTES);
+        let mut interpreter =
+            Interpreter::new(Engine::Functions, script_product(presentation), MEMORY_MAX_BYTES);
         let registered = load(&mut interpreter, &code[first_line_len..], host)?;
         if registered.is_empty() {
             return Err(b"No functions registered".to_vec());
@@ -269,12 +276,14 @@ pub struct Libraries {
     /// Rises with each change.
     generation: AtomicU64,
     clock: Clock,
+    /// As what scripts see the server.
+    presentation: Presentation,
 }
 
 impl Libraries {
     /// None.
-    pub fn new(clock: Clock) -> Libraries {
-        Libraries { list: Mutex::default(), generation: AtomicU64::new(0), clock }
+    pub fn new(clock: Clock, presentation: Presentation) -> Libraries {
+        Libraries { list: Mutex::default(), generation: AtomicU64::new(0), clock, presentation }
     }
 
     /// See the field.
@@ -300,7 +309,7 @@ impl Libraries {
 
     /// Checks a library and adds it; its name. The list is copied only if some thread has it.
     fn add(&self, code: &[u8], replaces: bool, host: &mut dyn Host) -> Result<Vec<u8>, Vec<u8>> {
-        let library = self.list().check(code, replaces, host)?;
+        let library = self.list().check(self.presentation, code, replaces, host)?;
         let name = library.name.clone();
         Arc::make_mut(&mut *lock(&self.list)).add(library)?;
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -385,7 +394,9 @@ impl Libraries {
         let mut restored = LibraryList::default();
         for code in codes {
             let code = code.map_err(|error| with_code(error.to_string().into()))?;
-            let library = restored.check(&code, false, &mut host(self.clock.clone())).map_err(with_code)?;
+            let library = restored
+                .check(self.presentation, &code, false, &mut host(self.clock.clone()))
+                .map_err(with_code)?;
             restored.add(library).map_err(with_code)?;
         }
         if policy == Policy::Flush {
@@ -418,7 +429,8 @@ impl martlet_persistence::Libraries for Libraries {
         let mut list = LibraryList::default();
         for code in codes {
             let mut host = LoadHost::of_accepted(self.clock.clone());
-            let added = list.check(code, false, &mut host).and_then(|library| list.add(library));
+            let added =
+                list.check(self.presentation, code, false, &mut host).and_then(|library| list.add(library));
             added.map_err(|text| String::from_utf8_lossy(&text).into_owned())?;
         }
         Ok(Box::new(move || self.publish(list)))
@@ -500,7 +512,8 @@ mod tests {
         std::thread::scope(|scope| {
             for (name, max_ms, way) in &ways {
                 scope.spawn(move || {
-                    let list: &'static Libraries = Box::leak(Box::new(Libraries::new(Clock::real())));
+                    let list: &'static Libraries =
+                        Box::leak(Box::new(Libraries::new(Clock::real(), Presentation::Redis)));
                     let began = martlet_base::clock::monotonic();
                     let error = way(list);
                     let ms = began.elapsed().as_millis() as u64;

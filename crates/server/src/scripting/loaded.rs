@@ -6,10 +6,10 @@ use std::hash::RandomState;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use martlet_command::{Error, Outcome};
+use martlet_command::{Error, Outcome, Presentation};
 use martlet_script::{Compiled, Engine, Interpreter, ScriptFlags};
 
-use super::compiled::{MEMORY_MAX_BYTES, SCRIPT_VERSION};
+use super::compiled::{MEMORY_MAX_BYTES, script_product};
 use super::libraries::{Library, LibraryList, LoadHost, folded};
 
 pub(super) const NOT_FOUND: Error = Error::Fixed("ERR Function not found");
@@ -33,8 +33,9 @@ pub struct Functions {
 }
 
 impl Functions {
-    pub(super) fn new(generation: u64, list: Arc<LibraryList>) -> Functions {
-        let interpreter = Interpreter::new(Engine::Functions, SCRIPT_VERSION, MEMORY_MAX_BYTES);
+    pub(super) fn new(generation: u64, list: Arc<LibraryList>, presentation: Presentation) -> Functions {
+        let product = script_product(presentation);
+        let interpreter = Interpreter::new(Engine::Functions, product, MEMORY_MAX_BYTES);
         Functions { interpreter, generation, list, local: HashMap::default() }
     }
 

@@ -55,7 +55,7 @@ impl Worker {
     fn take_scripting(&mut self) -> Box<Scripting> {
         let generation = self.shared.scripts.generation();
         let current = self.scripts.take_scripting().filter(|scripting| scripting.generation == generation);
-        current.unwrap_or_else(|| Box::new(Scripting::new(generation)))
+        current.unwrap_or_else(|| Box::new(Scripting::new(generation, self.presentation())))
     }
 
     fn put_scripting(&mut self, scripting: Box<Scripting>) {

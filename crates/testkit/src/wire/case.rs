@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The cases of one family.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CaseFile {
     /// Where it was read from.
     pub path: PathBuf,

@@ -194,12 +194,17 @@ fn database(call: &Call<'_>, text: &[u8]) -> Result<usize, Error> {
         .ok_or_else(|| Error::Text(format!("ERR DB number should be between 0 and {last}")))
 }
 
+const INVALID_ID: &str = "ERR client-id should be greater than 0";
+
 /// An id, and those that follow.
-fn ids(rest: &mut Cursor<'_>) -> Result<Vec<u64>, Error> {
-    const INVALID: &str = "ERR client-id should be greater than 0";
-    let mut ids = vec![rest.at_least(1, INVALID)? as u64];
+fn ids(call: &Call<'_>, rest: &mut Cursor<'_>) -> Result<Vec<u64>, Error> {
+    let is_number = rest.peek().and_then(parse_i64).is_some();
+    if !is_number && call.worker.presentation().is_valkey() {
+        return Err(Error::Syntax);
+    }
+    let mut ids = vec![rest.at_least(1, INVALID_ID)? as u64];
     while rest.peek().and_then(parse_i64).is_some() {
-        ids.push(rest.at_least(1, INVALID)? as u64);
+        ids.push(rest.at_least(1, INVALID_ID)? as u64);
     }
     Ok(ids)
 }
@@ -215,16 +220,20 @@ pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
         if rest.option("id", 1) {
             let named = named.insert(Vec::new());
             while let Some(id) = rest.peek().and_then(parse_i64) {
+                if id < 1 && call.worker.presentation().is_valkey() {
+                    return Err(Error::Fixed(INVALID_ID));
+                }
                 named.push(id);
                 rest.skip(1);
             }
             // Ids come last, or one of the options follows.
             if named.is_empty() || !filter.parse(call, &mut rest)? && !rest.is_at("not-id") && rest.left() > 0
             {
-                return Err(Error::Fixed("ERR Invalid client ID"));
+                let is_valkey = call.worker.presentation().is_valkey();
+                return Err(if is_valkey { Error::Syntax } else { Error::Fixed("ERR Invalid client ID") });
             }
         } else if rest.option("not-id", 1) {
-            filter.not.ids = ids(&mut rest)?;
+            filter.not.ids = ids(call, &mut rest)?;
         } else if !filter.parse(call, &mut rest)? {
             rest.finish()?;
             break;
@@ -233,6 +242,11 @@ pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
     let me = call.connection.info.id;
     let found: Vec<Arc<ClientInfo>> = match named {
         // No client has an id below 1.
+        // Valkey lists each client once, in its place.
+        Some(ids) if call.worker.presentation().is_valkey() => {
+            let is_named = |client: &Arc<ClientInfo>| ids.contains(&(client.id as i64));
+            clients.all().into_iter().filter(is_named).collect()
+        }
         Some(ids) => ids.into_iter().filter_map(|id| clients.get(id as u64)).collect(),
         None => clients.all(),
     };
@@ -251,9 +265,14 @@ pub(super) fn parse_kill(call: &Call<'_>) -> Result<Filter, Error> {
     let mut rest = call.rest(2);
     loop {
         if rest.option("id", 1) {
-            filter.only.ids = ids(&mut rest)?;
+            let wanted = ids(call, &mut rest)?;
+            // In Redis the last of several lists counts.
+            if !call.worker.presentation().is_valkey() {
+                filter.only.ids.clear();
+            }
+            filter.only.ids.extend(wanted);
         } else if rest.option("not-id", 1) {
-            filter.not.ids = ids(&mut rest)?;
+            filter.not.ids = ids(call, &mut rest)?;
         } else if !filter.parse(call, &mut rest)? {
             rest.finish()?;
             return Ok(filter);

@@ -1,6 +1,6 @@
 //! CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR: caching on the client's side.
 
-use martlet_command::{Acl, Group, Outcome, command};
+use martlet_command::{Acl, Flags, Group, Outcome, command};
 use martlet_protocol::request::Args;
 use martlet_spec::tracking::{check_caching, check_tracking, parse_tracking, tracking_flags};
 
@@ -43,6 +43,7 @@ fn tracking(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) static CACHING: ServerCommand = command("client|caching", 3, caching as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .syntax("mode(YES|NO)")
@@ -58,6 +59,7 @@ fn caching(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) static GETREDIR: ServerCommand = command("client|getredir", 2, getredir as ServerHandler)
+    .in_valkey(Flags::ALLOW_BUSY, &[])
     .flags(CONTROL)
     .acl(Acl::CONNECTION)
     .doc(Group::Connection, "6.0.0", "O(1)", "Returns the connection that tracking notices are sent to.");

@@ -55,6 +55,7 @@ const SECTIONS: &[Section] = &[
     Section { name: "cpu", shown: Shown::Plain, write: sections::cpu },
     Section { name: "hotkeys", shown: Shown::WithHotKeys, write: traffic::hotkeys },
     Section { name: "modules", shown: Shown::Plain, write: sections::modules },
+    Section { name: "scriptingengines", shown: Shown::Plain, write: sections::scripting_engines },
     Section { name: "commandstats", shown: Shown::All, write: traffic::commandstats },
     Section { name: "errorstats", shown: Shown::Plain, write: traffic::errorstats },
     Section { name: "latencystats", shown: Shown::All, write: traffic::latencystats },

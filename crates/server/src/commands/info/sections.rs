@@ -7,13 +7,14 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::lock;
 use martlet_journal::Follower;
 use martlet_spec::Module;
+use martlet_spec::presentation::VALKEY_VERSION;
 
 use super::{Text, human};
 use crate::cluster::node::Waiting;
 use crate::cluster::slot_migration::state::Migrations;
 use crate::commands::memory::Figures;
+use crate::commands::module::modules_of;
 use crate::commands::survey::Held;
-use crate::config::REDIS_VERSION;
 use crate::process::{Whose, cpu_time, system_memory_bytes};
 use crate::replication::primary::Phase;
 use crate::runtime::Worker;
@@ -29,16 +30,7 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     let os =
         [system.sysname(), system.release(), system.machine()].map(|part| part.to_string_lossy()).join(" ");
     text.title("Server");
-    text.field("redis_version", REDIS_VERSION);
-    text.field("redis_git_sha1", "00000000");
-    text.field("redis_git_dirty", 0);
-    text.field("redis_build_id", "0");
-    text.field("redis_mode", if worker.config().cluster_enabled { "cluster" } else { "standalone" });
-    text.field("server_name", "martlet");
-    text.field("martlet_version", env!("CARGO_PKG_VERSION"));
-    if !config.availability_zone.is_empty() {
-        text.field("availability_zone", &config.availability_zone);
-    }
+    names(worker, text);
     text.field("os", os);
     text.field("arch_bits", usize::BITS);
     text.field("monotonic_clock", shared.clock.describe());
@@ -62,6 +54,28 @@ pub(super) fn server(worker: &mut Worker, text: &mut Text) {
     text.field("io_threads", shared.thread_count());
     if let Some(until_ms) = shared.pending_shutdown.until_ms() {
         text.field("shutdown_in_milliseconds", (until_ms - worker.now_ms).max(0));
+    }
+}
+
+/// What the server says it is. By `martlet_version` alone it is always known as what it is.
+fn names(worker: &Worker, text: &mut Text) {
+    let (config, presentation) = (worker.config(), worker.presentation());
+    text.field("redis_version", presentation.redis_version());
+    text.field("redis_git_sha1", "00000000");
+    text.field("redis_git_dirty", 0);
+    text.field("redis_build_id", "0");
+    let mode = if presentation.names_valkey() { "server_mode" } else { "redis_mode" };
+    text.field(mode, if config.cluster_enabled { "cluster" } else { "standalone" });
+    if presentation.is_valkey() {
+        text.field("server_name", "valkey");
+        text.field("valkey_version", VALKEY_VERSION);
+        text.field("valkey_release_stage", "ga");
+    } else {
+        text.field("server_name", "martlet");
+    }
+    text.field("martlet_version", env!("CARGO_PKG_VERSION"));
+    if presentation.is_valkey() || !config.availability_zone.is_empty() {
+        text.field("availability_zone", &config.availability_zone);
     }
 }
 
@@ -112,6 +126,17 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     text.field("total_watched_keys", survey.watched_keys);
     text.field("total_blocking_keys", survey.blocking_keys);
     text.field("total_blocking_keys_on_nokey", survey.until_removed);
+    if worker.presentation().is_valkey() {
+        let left_ms = (shared.pause.until_ms.load(Ordering::Acquire) - worker.now_ms).max(0);
+        let actions = match (left_ms, shared.pause.all.load(Ordering::Acquire)) {
+            (0, _) => "none",
+            (_, true) => "all",
+            (_, false) => "write",
+        };
+        text.field("paused_reason", if left_ms == 0 { "none" } else { "client_pause" });
+        text.field("paused_actions", actions);
+        text.field("paused_timeout_milliseconds", left_ms);
+    }
 }
 
 pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
@@ -267,10 +292,24 @@ pub(super) fn cpu(worker: &mut Worker, text: &mut Text) {
 
 pub(super) fn modules(worker: &mut Worker, text: &mut Text) {
     text.title("Modules");
-    for Module { name, version, options } in worker.shared.registry.modules() {
+    for Module { name, version, options } in modules_of(worker.presentation(), worker.shared.registry) {
         let properties = format!("ver={version},api=1,filters=0,usedby=[],using=[],options=[{options}]");
         text.field("module", format_args!("name={name},{properties}"));
     }
+}
+
+/// What runs scripts, as Valkey shows it.
+pub(super) fn scripting_engines(worker: &mut Worker, text: &mut Text) {
+    if !worker.presentation().is_valkey() {
+        return;
+    }
+    let scripts = worker.shared.scripts.figures();
+    let used = scripts.vm_bytes + scripts.function_vm_bytes;
+    text.title("Scripting Engines");
+    text.field("engines_count", 1);
+    text.field("engines_total_used_memory", used);
+    text.field("engines_total_memory_overhead", 0);
+    text.field("engine_0", format!("name=LUA,module=lua,abi_version=4,used_memory={used},memory_overhead=0"));
 }
 
 /// The connections of the cluster bus, if there are any.
@@ -290,6 +329,7 @@ const TTL_SAMPLE: usize = 16;
 pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
     let survey = text.survey(worker);
     let averages_ms = average_ttls_ms(worker);
+    let parts = if worker.presentation().is_valkey() { "keys_with_volatile_items" } else { "subexpiry" };
     text.title("Keyspace");
     for (index, held) in survey.databases.iter().filter(|(_, held)| held.visible > 0) {
         let average_ms = averages_ms.get(index).copied().unwrap_or(0);
@@ -297,7 +337,7 @@ pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
         text.field(
             &format!("db{index}"),
             format!(
-                "keys={visible},expires={expiring},avg_ttl={average_ms},subexpiry={with_parts_that_expire}"
+                "keys={visible},expires={expiring},avg_ttl={average_ms},{parts}={with_parts_that_expire}"
             ),
         );
     }

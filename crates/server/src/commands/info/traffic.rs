@@ -18,6 +18,7 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     let engine = |counter: fn(&Counters) -> u64| shared.engine.sum(counter);
     let rates = lock(&stats.rates).per_second();
     let kbps = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    let is_valkey = worker.presentation().is_valkey();
     text.title("Stats");
     text.field("total_connections_received", thread(|t| t.connections_received.get()));
     text.field("total_commands_processed", thread(|t| t.total_commands.get()));
@@ -31,6 +32,9 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
         text.field("total_net_cluster_slot_import_bytes", migrations.imported_bytes());
         let exported = migrations.exported_bytes.load(Ordering::Relaxed);
         text.field("total_net_cluster_slot_export_bytes", exported);
+    } else if is_valkey {
+        text.field("total_net_cluster_slot_import_bytes", 0);
+        text.field("total_net_cluster_slot_export_bytes", 0);
     }
     text.field("instantaneous_input_kbps", kbps(rates.input_bytes));
     text.field("instantaneous_output_kbps", kbps(rates.output_bytes));
@@ -40,7 +44,8 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("sync_full", stats.sync_full.load(Ordering::Relaxed));
     text.field("sync_partial_ok", stats.sync_partial.load(Ordering::Relaxed));
     text.field("sync_partial_err", stats.sync_partial_refused.load(Ordering::Relaxed));
-    text.field("expired_subkeys", engine(|c| c.expired_fields.get()));
+    let expired_parts = if is_valkey { "expired_fields" } else { "expired_subkeys" };
+    text.field(expired_parts, engine(|c| c.expired_fields.get()));
     text.field("expired_subkeys_active", engine(|c| c.expired_fields_unmet.get()));
     text.field("expired_keys", engine(|c| c.expired_keys.get()));
     text.field("expired_keys_active", engine(|c| c.expired_keys_unmet.get()));
@@ -119,6 +124,9 @@ fn tracking_and_traffic(worker: &mut Worker, text: &mut Text) {
     text.field("acl_access_denied_key", stats.refused_keys.load(Ordering::Relaxed));
     text.field("acl_access_denied_channel", stats.refused_channels.load(Ordering::Relaxed));
     text.field("acl_access_denied_tls_cert", stats.refused_certificates.load(Ordering::Relaxed));
+    if worker.presentation().is_valkey() {
+        text.field("acl_access_denied_db", stats.refused_databases.load(Ordering::Relaxed));
+    }
 }
 
 /// The threads that run commands, each with its share of the connections.
