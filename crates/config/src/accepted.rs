@@ -23,6 +23,9 @@ const NO_REHASH: super::Effect = Moot("tables grow a segment at a time and are n
 const TEMPLATES: super::Effect = Moot("hashes keep their own field names");
 const FORKLESS: super::Effect = Moot("a background save never forks");
 const REPLICATION_COMPRESSION: super::Effect = Absent("compression of the replication stream");
+const BACKUPS: super::Effect = Absent("BACKUP");
+const HOT_KEYS: super::Effect =
+    Absent("HOTKEYS as in Valkey 9.2; HOTKEYS START counts on request, as in Redis");
 const THREADS: super::Effect = Moot("every I/O thread reads, runs and writes for its own connections");
 
 const INT_MAX: i128 = i32::MAX as i128;
@@ -95,6 +98,29 @@ parameter_table! {
     /// Compress what replicas are sent: a codec (Valkey 9.2) or a level (Redis 8.10)
     repl_compression: String = "no".into()
         => "repl-compression", TEXT, MODIFIABLE, REPLICATION_COMPRESSION;
+    /// Let an I/O thread compress what replicas are sent (Redis 8.10)
+    repl_compression_io_thread: bool = false => "repl-compression-io-thread", YesNo, IMMUTABLE,
+        REPLICATION_COMPRESSION;
+    /// Slow writers down while replicas are behind (Valkey 9.2)
+    repl_throttling_enabled: bool = false => "repl-throttling-enabled", YesNo, MODIFIABLE|SWITCH,
+        Absent("slowing writers down for replicas");
+    /// Directory of BACKUP's files in `dir` (Redis 8.10)
+    backupdirname: String = "backupdir".into() => "backupdirname", TEXT, IMMUTABLE, BACKUPS;
+    /// Seconds after which a sealed backup is removed; 0 never (Redis 8.10)
+    backup_sealed_ttl_s: u64 = 0 => "backup-sealed-ttl", Integer(0, LONG_MAX), MODIFIABLE, BACKUPS;
+    /// The one file to load at start: `rdb:` or `aof:` and a path (Redis 8.10)
+    preload_file: Option<String> = None => "preload-file", Text(preload_file), IMMUTABLE|SWITCH,
+        Absent("loading of another file than the configured ones");
+    /// Keys that Valkey 9.2's HOTKEYS GET shows; 0 counts none
+    hotkeys_top_k: u32 = 0 => "hotkeys-top-k", Integer(0, INT_MAX), MODIFIABLE, HOT_KEYS;
+    /// Percentage of accesses that it counts
+    hotkeys_sampling_percentage: u32 = 100
+        => "hotkeys-sampling-percentage", Integer(0, 100), MODIFIABLE, HOT_KEYS;
+    /// Seconds that it counts for
+    hotkeys_window_s: u32 = 10 => "hotkeys-window-seconds", Integer(1, INT_MAX), MODIFIABLE, HOT_KEYS;
+    /// Microseconds between looks at the system's own connections (Valkey 9.2)
+    priority_preemptive_poll_interval_us: u32 = 0
+        => "priority-preemptive-poll-interval-us", Integer(0, INT_MAX), MODIFIABLE, THREADS;
     /// Milliseconds after which what is compressed is sent (Redis 8.10)
     repl_compression_max_latency_ms: u32 = 100 => "repl-compression-max-latency", Integer(0, INT_MAX), MODIFIABLE,
         REPLICATION_COMPRESSION;
@@ -172,6 +198,11 @@ parameter_table! {
     rdma_rx_bytes: u32 = 1 << 20 => "rdma-rx-size", Integer(65_536, 16 << 20), IMMUTABLE, RDMA;
     /// Queue of a device's completions
     rdma_completion_vector: i32 = -1 => "rdma-completion-vector", Integer(-1, 1024), IMMUTABLE, RDMA;
+}
+
+fn preload_file(text: &[u8]) -> Result<(), &'static str> {
+    let is_path = text.is_empty() || text.starts_with(b"aof:/") || text.starts_with(b"rdb:/");
+    if is_path { Ok(()) } else { Err("argument must be in the format '[aof|rdb]:[filename]'") }
 }
 
 fn hash_seed(text: &[u8]) -> Result<(), &'static str> {

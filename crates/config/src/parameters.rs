@@ -95,6 +95,10 @@ parameter_table! {
         => "extended-redis-compatibility", YesNo, MODIFIABLE, Honoured;
     /// Clients that may be connected at once
     maxclients: u32 = 10_000 => "maxclients", Integer(1, u32::MAX as i128), MODIFIABLE, Honoured;
+    /// Of `maxclients`, connections that only clients in `priority-subnets` get (Valkey 9.2)
+    maxclients_reserved: u32 = 0 => "maxclients-reserved", Integer(0, u32::MAX as i128), MODIFIABLE, Honoured;
+    /// Addresses and subnets (CIDR), separated by spaces or commas, whose clients may use these connections
+    priority_subnets: Subnets = Subnets::default() => "priority-subnets", TEXT, MODIFIABLE, Honoured;
     /// Longest string, and bulk string in a request; never above 4 GB less 16 MB
     proto_max_bulk_len_bytes: u64 = 512 << 20
         => "proto-max-bulk-len", Memory(1 << 20, LONG_MAX), MODIFIABLE, Honoured;
@@ -583,6 +587,18 @@ parameter_table! {
     tls_key_file: Option<PathBuf> = None => "tls-key-file", TEXT, MODIFIABLE|REREAD, Honoured;
     /// Password of the key, if that is encrypted (PKCS #8)
     tls_key_file_pass: Option<Vec<u8>> = None => "tls-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, Honoured;
+    /// Second certificate of the server, for clients that cannot verify the first (Valkey 9.2)
+    tls_alt_cert_file: Option<PathBuf> = None => "tls-alt-cert-file", TEXT, MODIFIABLE|REREAD, Honoured;
+    /// Key of the second certificate
+    tls_alt_key_file: Option<PathBuf> = None => "tls-alt-key-file", TEXT, MODIFIABLE|REREAD, Honoured;
+    /// Password of the second key, if that is encrypted (PKCS #8)
+    tls_alt_key_file_pass: Option<Vec<u8>> = None => "tls-alt-key-file-pass", TEXT, MODIFIABLE|SENSITIVE, Honoured;
+    /// Names, with spaces between, of which the certificate of a primary, a node or a MIGRATE's target must
+    /// have one; none: any will do (Redis 8.10)
+    tls_expected_peer_name: Option<String> = None
+        => "tls-expected-peer-name", Text(peer_names), MODIFIABLE, Honoured;
+    /// Groups for the exchange of keys, the preferred first, with colons between (Redis 8.10)
+    tls_groups: Option<String> = None => "tls-groups", TEXT, MODIFIABLE, Honoured;
     /// Certificate for outgoing connections
     tls_client_cert_file: Option<PathBuf> = None => "tls-client-cert-file", TEXT, MODIFIABLE, Honoured;
     /// Key for outgoing connections

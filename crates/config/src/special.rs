@@ -1,5 +1,6 @@
 //! Parameters whose text has its own grammar.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use martlet_spec::EventClass;
@@ -569,6 +570,77 @@ pub(super) fn nodename(text: &[u8]) -> Result<(), &'static str> {
 pub(super) fn zone(text: &[u8]) -> Result<(), &'static str> {
     let is_text = std::str::from_utf8(text).is_ok_and(martlet_cluster::text::is_auxiliary);
     if is_text { Ok(()) } else { Err("Availability zone contained invalid character") }
+}
+
+/// Checks `tls-expected-peer-name`, in Redis' words.
+pub(super) fn peer_names(text: &[u8]) -> Result<(), &'static str> {
+    if text.iter().any(|byte| byte.is_ascii_whitespace() && *byte != b' ') {
+        return Err(
+            "tls-expected-peer-name must not contain whitespace other than spaces separating names; use an empty string to disable it",
+        );
+    }
+    if !text.is_empty() && text.iter().all(|byte| *byte == b' ') {
+        return Err("tls-expected-peer-name contains no usable name; use an empty string to disable it");
+    }
+    Ok(())
+}
+
+/// Addresses and subnets, as they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subnets {
+    text: String,
+    /// Each address, v4 ones mapped into v6, with the number of bits that count.
+    ranges: Vec<(u128, u32)>,
+}
+
+impl Subnets {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Whether one has this address.
+    pub fn contain(&self, address: IpAddr) -> bool {
+        let address = bits_of(address);
+        self.ranges.iter().any(|(base, bits)| {
+            let shift = 128 - bits;
+            shift == 128 || (address ^ base) >> shift == 0
+        })
+    }
+
+    fn read(text: &str) -> Option<Subnets> {
+        let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+        let range = |word: &str| {
+            let (address, bits) = word.split_once('/').map_or((word, None), |(a, b)| (a, Some(b)));
+            let address: IpAddr = address.parse().ok()?;
+            let all = if address.is_ipv4() { 32 } else { 128 };
+            let bits = bits.map_or(Some(all), |bits| bits.parse().ok()).filter(|bits| *bits <= all)?;
+            Some((bits_of(address), 128 - all + bits))
+        };
+        Some(Subnets { text: text.to_owned(), ranges: words.map(range).collect::<Option<_>>()? })
+    }
+}
+
+fn bits_of(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+impl Value for Subnets {
+    fn parse(words: &[&[u8]], _: &Self, _: bool, _: &Kind) -> Result<Self, String> {
+        let text = std::str::from_utf8(single(words)?).ok();
+        text.and_then(Subnets::read).ok_or_else(|| "Invalid IP address or CIDR subnet".into())
+    }
+
+    fn render(&self, _: &Kind) -> Vec<u8> {
+        self.text.clone().into_bytes()
+    }
+
+    fn lines(&self, default: &Self, _: &Kind) -> Lines {
+        Lines::one(super::value::quote(self.text.as_bytes()), self != default)
+    }
 }
 
 /// Checks `cluster-announce-client-ipv4`.

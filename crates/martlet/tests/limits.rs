@@ -444,3 +444,35 @@ fn a_slow_reader_of_a_unix_socket_outlives_the_timeout() {
         drop(slow);
     }
 }
+
+#[test]
+fn reserved_connections_are_for_priority_subnets() {
+    let (server, mut client) = start_with("epoll", "maxclients-reserved", "2");
+    let set = |client: &mut Client, name: &str, value: &str| {
+        let reply = client.command(&["CONFIG", "SET", name, value]).unwrap();
+        reply.text().map(|text| String::from_utf8_lossy(text).into_owned())
+    };
+    let connects = || {
+        let mut other = Client::connect(server.address()).ok()?;
+        other.command(&["PING"]).ok().filter(|reply| reply.text() == Some(b"PONG")).map(|_| other)
+    };
+    set(&mut client, "maxclients", "4");
+    // Without subnets nothing is reserved.
+    let others: Vec<_> = (0..3).map_while(|_| connects()).collect();
+    assert_eq!(others.len(), 3);
+    drop(others);
+    assert_eq!(set(&mut client, "priority-subnets", "127.0.0.1/33"), Some("ERR CONFIG SET failed (possibly related to argument 'priority-subnets') - Invalid IP address or CIDR subnet".into()));
+    set(&mut client, "priority-subnets", "10.0.0.0/8, ::2");
+    let began = std::time::Instant::now();
+    while info(&mut client, "connected_clients") > 1 {
+        assert!(began.elapsed() < Duration::from_secs(60), "clients stay that have gone");
+        std::thread::yield_now();
+    }
+    let one = connects();
+    assert!(one.is_some() && connects().is_none());
+    client.command(&["CONFIG", "SET", "priority-subnets", "127.0.0.0/8"]).unwrap();
+    let (two, three) = (connects(), connects());
+    assert!(two.is_some() && three.is_some() && connects().is_none());
+    assert_eq!(info(&mut client, "connected_priority_clients"), 2);
+    assert_eq!(info(&mut client, "rejected_priority_connections"), 1);
+}

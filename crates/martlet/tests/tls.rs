@@ -48,7 +48,10 @@ impl Authority {
 
     /// Writes `FILE.crt` and `FILE.key`.
     fn certify(&self, file: &str, name: &str) {
-        let key = KeyPair::generate().unwrap();
+        self.certify_by(file, name, KeyPair::generate().unwrap());
+    }
+
+    fn certify_by(&self, file: &str, name: &str, key: KeyPair) {
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -96,16 +99,23 @@ impl House {
 
     /// A TLS client that shows the certificate of that name.
     fn connect(&self, certificate: Option<&str>) -> io::Result<Secure> {
+        self.connect_by(&self.options(certificate))
+    }
+
+    fn options(&self, certificate: Option<&str>) -> TlsOptions {
         let file = |end: &str| certificate.map(|name| self.authority.path(&format!("{name}.{end}")));
-        let options = TlsOptions {
+        TlsOptions {
             ca_file: Some(self.authority.path("ca.crt")),
             certificate: file("crt"),
             key: file("key"),
             ..TlsOptions::default()
-        };
+        }
+    }
+
+    fn connect_by(&self, options: &TlsOptions) -> io::Result<Secure> {
         let mut stream = Stream::connect(&Address::Tcp(self.address), Some(SILENCE))?;
         stream.set_read_timeout(Some(SILENCE))?;
-        stream.secure(&TlsSettings::new(&options, "localhost")?)?;
+        stream.secure(&TlsSettings::new(options, "localhost")?)?;
         Ok(Secure { stream, received: Vec::new() })
     }
 
@@ -327,6 +337,53 @@ fn a_bad_certificate_stops_the_change_and_not_the_server() {
 }
 
 #[test]
+fn groups_are_those_configured() {
+    on_both(&["--tls-groups", "nonsense:P-256"], |house| {
+        let connects = |groups: &str| {
+            let options = TlsOptions { groups: Some(groups.into()), ..house.options(Some("client")) };
+            house
+                .connect_by(&options)
+                .and_then(|mut client| client.ask("PING"))
+                .is_ok_and(|pong| pong == "PONG")
+        };
+        assert!(connects("prime256v1") && !connects("X25519"));
+        assert_eq!(house.configure(&["tls-groups", "X25519:P-384"]), "OK");
+        assert!(!connects("secp256r1") && connects("X25519") && connects("secp384r1"));
+        assert!(house.configure(&["tls-groups", "nonsense"]).contains("'tls-groups'"));
+        assert_eq!(house.configure(&["tls-groups", ""]), "OK");
+        assert!(connects("P-256") && connects("X25519"));
+    });
+}
+
+#[test]
+fn a_second_certificate_is_for_clients_that_cannot_verify_the_first() {
+    if !is_installed("openssl") {
+        return;
+    }
+    on_both(&["--tls-auth-clients", "no"], |house| {
+        house.authority.certify_by("second", "second", KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap());
+        let subject = |algorithm: &str| {
+            let address = house.address.to_string();
+            let arguments = ["s_client", "-connect", &address, "-tls1_3", "-sigalgs", algorithm];
+            let mut openssl = std::process::Command::new("openssl");
+            let output = openssl.args(arguments).stdin(std::process::Stdio::null()).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let names = |text: String, name: &str| {
+            text.contains(&format!("CN = {name}")) || text.contains(&format!("CN={name}"))
+        };
+        let file = |end| house.authority.text(&format!("second.{end}"));
+        assert!(names(subject("ECDSA+SHA256"), "server"));
+        assert!(!names(subject("ed25519"), "second"));
+        assert!(house.configure(&["tls-alt-cert-file", &file("crt")]).starts_with("ERR "));
+        let pair = ["tls-alt-cert-file", &file("crt"), "tls-alt-key-file", &file("key")];
+        assert_eq!(house.configure(&pair), "OK");
+        assert!(names(subject("ed25519"), "second"));
+        assert!(names(subject("ECDSA+SHA256"), "server"));
+    });
+}
+
+#[test]
 fn a_key_is_read_with_its_password() {
     let house = House::new("epoll", &[]).unwrap();
     let key = KeyPair::from_pem(&fs::read_to_string(house.authority.path("server.key")).unwrap()).unwrap();
@@ -522,4 +579,23 @@ fn a_primary_that_nobody_vouches_for_is_not_followed() {
             || log.contains("Error condition on socket for SYNC: invalid peer certificate: BadSignature")
     });
     assert!(ask(&replica, "INFO replication").contains("master_link_status:down"));
+}
+
+#[test]
+fn a_primary_of_another_name_is_not_followed() {
+    let authority = Authority::new();
+    authority.certify("server", "server");
+    let port = ReservedPort::take().unwrap();
+    let number = port.number().to_string();
+    let primary = start(OURS, &authority, &["--tls-port", &number]);
+    ask(&primary, "SET k v");
+    let options = ["--tls-replication", "yes", "--tls-expected-peer-name", "primary.example other.example"];
+    let replica = start(OURS, &authority, &[&options[..], &["--replicaof", "127.0.0.1", &number]].concat());
+    wait_until("the log says why", || replica.log().contains("invalid peer certificate: NotValidForName"));
+    assert!(ask(&replica, "INFO replication").contains("master_link_status:down"));
+    let mut client = Client::connect(replica.address()).unwrap();
+    let reply =
+        client.command(&["CONFIG", "SET", "tls-expected-peer-name", "other.example localhost"]).unwrap();
+    assert_eq!(text(&reply), "OK");
+    wait_until("the replica follows", || ask(&replica, "GET k") == "v");
 }

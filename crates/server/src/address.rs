@@ -39,6 +39,12 @@ pub fn host_of(address: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
+/// The peer's address, without its port.
+pub fn peer_ip(socket: impl AsFd) -> Option<std::net::IpAddr> {
+    let peer = getpeername(&socket).ok().flatten()?;
+    SocketAddr::try_from(peer).ok().map(|address| address.ip())
+}
+
 /// Whether the peer is this host.
 pub fn is_loopback(socket: impl AsFd) -> bool {
     let peer = getpeername(&socket).ok().flatten().and_then(|a| SocketAddr::try_from(a).ok());

@@ -86,6 +86,8 @@ pub struct ClientInfo {
     pub commands: AtomicU64,
     /// Flags, see [`flag`].
     pub flags: AtomicU32,
+    /// It came from one of `priority-subnets`.
+    pub is_prioritized: bool,
     /// CLIENT KILL has chosen it.
     pub killed: AtomicBool,
     /// The waiter of a blocked client, so that any thread can end the wait.
@@ -134,6 +136,7 @@ impl ClientInfo {
             net_output_bytes: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             flags: AtomicU32::new(0),
+            is_prioritized: false,
             killed: AtomicBool::new(false),
             waiter: Mutex::default(),
         }
@@ -195,6 +198,8 @@ pub mod flag {
 pub struct Clients {
     next_id: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<ClientInfo>>>,
+    /// Those from `priority-subnets`.
+    prioritized: AtomicUsize,
     /// Connections per thread, those under way to it included.
     assigned: Box<[AtomicUsize]>,
 }
@@ -205,6 +210,7 @@ impl Clients {
         Clients {
             next_id: AtomicU64::new(0),
             all: Mutex::default(),
+            prioritized: AtomicUsize::new(0),
             assigned: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
         }
     }
@@ -231,12 +237,15 @@ impl Clients {
 
     /// Adds a client.
     pub fn add(&self, client: Arc<ClientInfo>) {
+        self.prioritized.fetch_add(usize::from(client.is_prioritized), Ordering::Relaxed);
         lock(&self.all).insert(client.id, client);
     }
 
     /// Removes a client.
     pub fn remove(&self, id: u64) {
-        lock(&self.all).remove(&id);
+        let removed = lock(&self.all).remove(&id);
+        let is_prioritized = removed.is_some_and(|client| client.is_prioritized);
+        self.prioritized.fetch_sub(usize::from(is_prioritized), Ordering::Relaxed);
     }
 
     /// The client with this id.
@@ -247,6 +256,11 @@ impl Clients {
     /// All clients by id.
     pub fn all(&self) -> Vec<Arc<ClientInfo>> {
         lock(&self.all).values().cloned().collect()
+    }
+
+    /// How many of them came from `priority-subnets`.
+    pub fn prioritized_count(&self) -> usize {
+        self.prioritized.load(Ordering::Relaxed)
     }
 
     /// How many there are.

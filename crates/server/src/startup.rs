@@ -200,11 +200,20 @@ fn install_hooks(store: &Arc<ConfigStore>, log: &Arc<Log>, title: Arc<ProcessTit
     store.on_change(&["array-sparse-kmax", "array-sparse-kmin"], Box::new(check_sparse_limits));
     store.on_change(&["cf-bucket-size", "cf-initial-size"], Box::new(check_bucket_size));
     store.on_change(&["maxclients"], Box::new(|_, new| allow_clients(new)));
+    store.on_change(&["key-memory-histograms"], Box::new(check_histograms));
     let file = store.file().map(Path::to_path_buf);
     store.on_change(
         &["proc-title-template"],
         Box::new(move |_, new| if new.set_proc_title { title.show(new, file.as_deref()) } else { Ok(()) }),
     );
+}
+
+/// Redis 8.6 counts from the start on or not at all.
+fn check_histograms(old: &Config, new: &Config) -> Result<(), String> {
+    match new.accepted.key_memory_histograms && !old.accepted.key_memory_histograms {
+        true => Err("memory tracking cannot be enabled at runtime".into()),
+        false => Ok(()),
+    }
 }
 
 /// A slice that has become dense is not to become sparse at once.

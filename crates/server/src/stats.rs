@@ -282,6 +282,8 @@ pub struct ServerStats {
     errors: Mutex<BTreeMap<String, u64>>,
     /// Connections refused for `maxclients`.
     pub rejected_connections: AtomicU64,
+    /// Those of them that came from `priority-subnets`.
+    pub rejected_prioritized: AtomicU64,
     /// Full syncs of replicas.
     pub sync_full: AtomicU64,
     /// Partial ones.
@@ -376,6 +378,7 @@ impl ServerStats {
         lock(&self.errors).clear();
         for counter in [
             &self.rejected_connections,
+            &self.rejected_prioritized,
             &self.sync_full,
             &self.sync_partial,
             &self.sync_partial_refused,

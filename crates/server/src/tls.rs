@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use martlet_base::sync::{Outside, lock};
 use martlet_net::rustls::ServerConfig;
-use martlet_tls::{ClientCertificates, TlsOptions, TlsServerOptions, TlsSession, TlsSettings};
+use martlet_tls::{ClientCertificates, PeerNames, TlsOptions, TlsServerOptions, TlsSession, TlsSettings};
 
 use crate::config::{Config, TlsAuthClients};
 
@@ -27,6 +27,11 @@ pub const PARAMETERS: &[&str] = &[
     "tls-key-file-pass",
     "tls-ca-cert-file",
     "tls-ca-cert-dir",
+    "tls-alt-cert-file",
+    "tls-alt-key-file",
+    "tls-alt-key-file-pass",
+    "tls-expected-peer-name",
+    "tls-groups",
     "tls-auth-clients",
     "tls-protocols",
     "tls-ciphers",
@@ -91,12 +96,12 @@ impl Made {
         let times = modified(outside, config);
         let port = match config.tls_port {
             0 => None,
-            _ => Some(make(outside, config, config.tls_auth_clients)?),
+            _ => Some(make(outside, config, config.tls_auth_clients, PeerNames::default())?),
         };
         let bus = match config.tls_cluster {
             false => None,
             true => {
-                let server = make(outside, config, TlsAuthClients::Yes)?;
+                let server = make(outside, config, TlsAuthClients::Yes, peer_names(config)?)?;
                 let client = outgoing(outside, config, "localhost")
                     .map_err(|error| format!("Failed to configure TLS of the cluster bus: {error}"))?;
                 Some(Arc::new(BusTls { server, client }))
@@ -176,6 +181,8 @@ fn modified(_: &Outside, config: &Config) -> Vec<Option<SystemTime>> {
     let paths = [
         &config.tls_cert_file,
         &config.tls_key_file,
+        &config.tls_alt_cert_file,
+        &config.tls_alt_key_file,
         &config.tls_client_cert_file,
         &config.tls_client_key_file,
         &config.tls_ca_cert_file,
@@ -185,11 +192,24 @@ fn modified(_: &Outside, config: &Config) -> Vec<Option<SystemTime>> {
     paths.iter().map(|path| path.as_ref().and_then(|path| time(&path))).collect()
 }
 
-fn make(_: &Outside, config: &Config, auth_clients: TlsAuthClients) -> Result<Arc<ServerConfig>, String> {
+/// `names` of which a client's certificate must have one.
+fn make(
+    _: &Outside,
+    config: &Config,
+    auth_clients: TlsAuthClients,
+    names: PeerNames,
+) -> Result<Arc<ServerConfig>, String> {
     let options = TlsServerOptions {
         certificate: config.tls_cert_file.clone(),
         key: config.tls_key_file.clone(),
         key_password: config.tls_key_file_pass.clone(),
+        second: (
+            config.tls_alt_cert_file.clone(),
+            config.tls_alt_key_file.clone(),
+            config.tls_alt_key_file_pass.clone(),
+        ),
+        client_names: names,
+        groups: config.tls_groups.clone(),
         ca_file: config.tls_ca_cert_file.clone(),
         ca_directory: config.tls_ca_cert_dir.clone(),
         client_certificates: match auth_clients {
@@ -205,6 +225,12 @@ fn make(_: &Outside, config: &Config, auth_clients: TlsAuthClients) -> Result<Ar
         session_cache_size: config.tls_session_cache_size,
     };
     options.make()
+}
+
+/// Names of which other servers' certificates must have one.
+fn peer_names(config: &Config) -> Result<PeerNames, String> {
+    PeerNames::parse(config.tls_expected_peer_name.as_deref().unwrap_or_default())
+        .map_err(|why| format!("Failed to configure tls-expected-peer-name: {why}"))
 }
 
 /// What the server's own connections to another server are made with, whatever host that names.
@@ -224,6 +250,8 @@ pub fn outgoing(_: &Outside, config: &Config, host: &str) -> io::Result<TlsSetti
         ciphers: config.tls_ciphers.clone(),
         cipher_suites: config.tls_ciphersuites.clone(),
         any_name: true,
+        names: peer_names(config).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?,
+        groups: config.tls_groups.clone(),
         ..TlsOptions::default()
     };
     TlsSettings::new(&options, host)

@@ -8,8 +8,8 @@ use martlet_protocol::request::Args;
 use crate::about::{Change, Deprecation, Tip};
 use crate::flags::{Acl, Flags, KeyFlags};
 use crate::module::Module;
-use crate::presentation::{InValkey, Words};
 use crate::syntax::{self, Argument};
+use crate::words::{InValkey, Words};
 
 /// The group that a command's documentation is in.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ pub mod module;
 pub mod presentation;
 pub mod syntax;
 pub mod tracking;
+pub mod words;
 
 pub use about::{Change, Deprecation, Tip};
 pub use cursor::Cursor;
@@ -27,4 +28,5 @@ pub use error::{Error, Outcome};
 pub use events::EventClass;
 pub use flags::{Acl, Flags, KeyFlags};
 pub use module::Module;
-pub use presentation::{InValkey, Presentation, Words};
+pub use presentation::Presentation;
+pub use words::{InValkey, Words};

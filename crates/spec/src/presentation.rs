@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::flags::Flags;
 use crate::handshake::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::module::{LUA, Module};
+use crate::words::Words;
 
 /// The release of Valkey whose replies and fields are there.
 pub const VALKEY_VERSION: &str = "9.1.2";
@@ -89,45 +90,6 @@ impl Presentation {
         let words = own.iter().chain(WORDS).chain(if self.names_valkey() { NAMES } else { &[] });
         let command = spec.map_or("", |spec| spec.full_name);
         words.copied().find_map(|words| words.put(&text, command)).unwrap_or(text)
-    }
-}
-
-/// How a command differs in Valkey.
-#[derive(Clone, Copy, Debug)]
-pub struct InValkey {
-    /// Flags that it has besides those of [`Spec::flags`].
-    pub flags: Flags,
-    /// Its own errors; the first that fits counts.
-    pub words: &'static [Words],
-}
-
-impl InValkey {
-    /// No difference.
-    pub const NONE: InValkey = InValkey { flags: Flags::NONE, words: &[] };
-}
-
-/// The words of one error in both products, codes included.
-#[derive(Clone, Copy, Debug)]
-pub struct Words {
-    /// Redis' text, or the beginning of one.
-    redis: &'static str,
-    /// Valkey's, with `{command}` for the command's name and `{rest}` for what follows the beginning.
-    valkey: &'static str,
-}
-
-impl Words {
-    /// An error that begins with `redis` is `valkey` there.
-    pub const fn new(redis: &'static str, valkey: &'static str) -> Words {
-        Words { redis, valkey }
-    }
-
-    fn put(self, text: &[u8], command: &str) -> Option<Vec<u8>> {
-        let rest = text.strip_prefix(self.redis.as_bytes())?;
-        let text = self.valkey.replace("{command}", command);
-        Some(match text.split_once("{rest}") {
-            Some((before, after)) => [before.as_bytes(), rest, after.as_bytes()].concat(),
-            None => text.into_bytes(),
-        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! TLS without sockets: bytes in, bytes out, so that any multiplexer can carry it.
 
+use crate::groups::choose_groups;
+use crate::names::PeerNames;
 use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -28,6 +30,10 @@ pub struct TlsOptions {
     /// Accept a certificate that names another host, if a trusted root vouches for it: as servers do among
     /// themselves.
     pub any_name: bool,
+    /// With `any_name`: names of which the certificate must have one.
+    pub names: PeerNames,
+    /// OpenSSL's names of groups, with colons between.
+    pub groups: Option<String>,
     /// The client's certificate chain.
     pub certificate: Option<PathBuf>,
     /// The client's private key.
@@ -141,6 +147,7 @@ fn provider(options: &TlsOptions) -> io::Result<rustls::crypto::CryptoProvider> 
             suite.version().version != version || wanted.iter().any(|name| suite_matches(suite, name))
         });
     }
+    provider.kx_groups = choose_groups(provider.kx_groups, options.groups.as_deref()).map_err(invalid)?;
     Ok(provider)
 }
 
@@ -152,14 +159,14 @@ impl TlsSettings {
             .with_safe_default_protocol_versions()
             .map_err(|e| invalid(e.to_string()))?;
         let builder = if options.insecure {
-            let verifier = Lenient { provider, chain: None };
+            let verifier = Lenient { provider, chain: None, names: PeerNames::default() };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         } else if options.any_name {
             let roots = Arc::new(roots(options)?);
             let chain = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
                 .build()
                 .map_err(|e| invalid(e.to_string()))?;
-            let verifier = Lenient { provider, chain: Some(chain) };
+            let verifier = Lenient { provider, chain: Some(chain), names: options.names.clone() };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         } else {
             builder.with_root_certificates(roots(options)?)
@@ -252,6 +259,8 @@ struct Lenient {
     provider: Arc<rustls::crypto::CryptoProvider>,
     /// Says whether a trusted root vouches for it, whatever it names; without, any certificate will do.
     chain: Option<Arc<WebPkiServerVerifier>>,
+    /// Of which it must have one.
+    names: PeerNames,
 }
 
 impl ServerCertVerifier for Lenient {
@@ -267,13 +276,15 @@ impl ServerCertVerifier for Lenient {
         let verified = self.chain.as_ref().map_or(Ok(ServerCertVerified::assertion()), |chain| {
             chain.verify_server_cert(certificate, intermediates, name, ocsp, now)
         });
-        match verified {
+        let verified = match verified {
             // The name is looked at once the chain is known to be good.
             Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 Ok(ServerCertVerified::assertion())
             }
             verified => verified,
-        }
+        }?;
+        self.names.check(certificate)?;
+        Ok(verified)
     }
 
     fn verify_tls12_signature(

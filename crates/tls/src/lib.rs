@@ -5,8 +5,11 @@
 //! keeps half of a set.
 
 mod client;
+mod groups;
+mod names;
 mod server;
 
 pub use client::{TlsOptions, TlsSession, TlsSettings};
+pub use names::PeerNames;
 pub use rustls::ServerConfig;
 pub use server::{ClientCertificates, TlsServerOptions};

@@ -8,12 +8,16 @@ use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache, WebPkiClientVerifier,
+};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ProtocolVersion, RootCertStore, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::client::{read_key, read_roots, suite_matches};
+use crate::groups::choose_groups;
+use crate::names::{NamedClients, PeerNames};
 
 /// Words of OpenSSL that stand for many ciphers, of which this server has only good ones.
 const WHOLE_LISTS: [&str; 6] = ["DEFAULT", "ALL", "HIGH", "ECDHE", "AESGCM", "CHACHA20"];
@@ -39,6 +43,13 @@ pub struct TlsServerOptions {
     pub key: Option<PathBuf>,
     /// `tls-key-file-pass`: the password that the key is encrypted with.
     pub key_password: Option<Vec<u8>>,
+    /// A second certificate with its key and that key's password, for clients that cannot use the first
+    /// (`tls-alt-cert-file`, `tls-alt-key-file`, `tls-alt-key-file-pass`).
+    pub second: (Option<PathBuf>, Option<PathBuf>, Option<Vec<u8>>),
+    /// Names of which a client's certificate must have one: for connections of other servers.
+    pub client_names: PeerNames,
+    /// `tls-groups`: OpenSSL's names of groups, with colons between.
+    pub groups: Option<String>,
     /// `tls-ca-cert-file`: trusted roots.
     pub ca_file: Option<PathBuf>,
     /// `tls-ca-cert-dir`: files of trusted roots.
@@ -65,6 +76,9 @@ impl Default for TlsServerOptions {
             certificate: None,
             key: None,
             key_password: None,
+            second: (None, None, None),
+            client_names: PeerNames::default(),
+            groups: None,
             ca_file: None,
             ca_directory: None,
             client_certificates: ClientCertificates::default(),
@@ -107,12 +121,30 @@ impl TlsServerOptions {
             let verifier = verifier
                 .build()
                 .map_err(|error| format!("Failed to configure CA certificate(s): {error}"))?;
-            builder.with_client_cert_verifier(verifier)
+            match self.client_names.is_empty() {
+                true => builder.with_client_cert_verifier(verifier),
+                false => {
+                    let names = self.client_names.clone();
+                    builder.with_client_cert_verifier(Arc::new(NamedClients { chain: verifier, names }))
+                }
+            }
         } else {
             builder.with_no_client_auth()
         };
         let identity = identity(certificate, (key, self.key_password.as_deref()), &keys)?;
-        let mut made = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
+        let second = match &self.second {
+            (None, None, _) => None,
+            (Some(certificate), Some(key), password) => {
+                Some(self::identity(certificate, (key, password.as_deref()), &keys)?)
+            }
+            _ => return Err("tls-alt-cert-file and tls-alt-key-file belong together".into()),
+        };
+        let mut made = match second {
+            None => builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity))),
+            Some(second) => {
+                builder.with_cert_resolver(Arc::new(TwoCertificates([identity.into(), second.into()])))
+            }
+        };
         made.ignore_client_order = self.prefers_own_ciphers;
         if self.caches_sessions {
             // As with OpenSSL, 0 is no limit; here it is a large one.
@@ -126,6 +158,18 @@ impl TlsServerOptions {
             made.send_tls13_tickets = 0;
         }
         Ok(Arc::new(made))
+    }
+}
+
+/// The first of two certificates whose key a client can verify.
+#[derive(Debug)]
+struct TwoCertificates([Arc<CertifiedKey>; 2]);
+
+impl ResolvesServerCert for TwoCertificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let can_verify =
+            |one: &&Arc<CertifiedKey>| one.key.choose_scheme(hello.signature_schemes()).is_some();
+        self.0.iter().find(can_verify).or(self.0.first()).cloned()
     }
 }
 
@@ -216,6 +260,7 @@ fn provider(options: &TlsServerOptions) -> Result<CryptoProvider, String> {
         }
         provider.cipher_suites = others.into_iter().chain(chosen).collect();
     }
+    provider.kx_groups = choose_groups(provider.kx_groups, options.groups.as_deref())?;
     Ok(provider)
 }
 

@@ -22,6 +22,15 @@ fn get(store: &ConfigStore, patterns: &[&str]) -> Vec<(String, String)> {
 const REFUSED: &[(&str, &str, &str)] = &[
     ("maxmemory", "1x", "argument must be a memory value"),
     ("databases", "3", "can't set immutable config"),
+    ("martlet-presents-as", "valkey", "can't set immutable config"),
+    ("preload-file", "rdb:/a.rdb", "can't set immutable config"),
+    ("priority-subnets", "127.0.0.1/99", "Invalid IP address or CIDR subnet"),
+    ("priority-subnets", "nowhere/24", "Invalid IP address or CIDR subnet"),
+    (
+        "tls-expected-peer-name",
+        " ",
+        "tls-expected-peer-name contains no usable name; use an empty string to disable it",
+    ),
     ("io-threads", "3", "can't set immutable config"),
     ("replicaof", "a b", "can't set immutable config"),
     ("dir", "/", "can't set protected config"),

@@ -51,6 +51,9 @@ fn other_value(parameter: &Parameter) -> String {
         Kind::Text(_) => match parameter.name {
             "proc-title-template" => "{title} {{x} {port}".into(),
             "cluster-announce-client-ipv4" => "1.2.3.4".into(),
+            "priority-subnets" => "127.0.0.1/8, ::1".into(),
+            "preload-file" => "aof:/a b.manifest".into(),
+            "tls-expected-peer-name" => "a.example b.example".into(),
             "cluster-announce-client-ipv6" => "::1".into(),
             "ts-compaction-policy" => "max:1M:1h;avg:10s:0d:500m".into(),
             "ts-ignore-max-val-diff" => "0.500000".into(),

@@ -91,8 +91,15 @@ fn flags_are_redis_own() {
     let flagged = |flag| -> Vec<_> { parameters().filter(|p| p.has(flag)).map(|p| p.name).collect() };
     assert_eq!(flagged(table::PROTECTED), ["dir", "dbfilename", "lua-enable-insecure-api"]);
     assert_eq!(flagged(table::DENY_LOADING), ["dir", "repl-diskless-load"]);
-    let secrets =
-        ["requirepass", "masteruser", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass"];
+    // The second key's password is Valkey 9.2's.
+    let secrets = [
+        "requirepass",
+        "masteruser",
+        "masterauth",
+        "tls-key-file-pass",
+        "tls-alt-key-file-pass",
+        "tls-client-key-file-pass",
+    ];
     assert_eq!(flagged(table::SENSITIVE), secrets);
     assert!(is_sensitive(b"MasterAuth") && !is_sensitive(b"port") && !is_sensitive(b"nope"));
     for name in ["databases", "io-threads", "daemonize", "unixsocket", "logfile", "replicaof", "aclfile"] {
@@ -156,5 +163,26 @@ proptest::proptest! {
                 proptest::prop_assert!(parameter.is_same(&config, &default));
             }
         }
+    }
+}
+
+#[test]
+fn subnets_have_the_addresses_of_both_families() {
+    let subnets = |text: &str| {
+        let mut config = Config::default();
+        let parameter = find(b"priority-subnets").unwrap();
+        super::super::change::assign(&mut config, parameter, text.as_bytes())
+            .map(|()| config.priority_subnets)
+    };
+    let has = |text: &str, address: &str| subnets(text).unwrap().contain(address.parse().unwrap());
+    assert!(has("10.0.0.0/8 192.168.1.7", "10.255.1.2") && has("10.0.0.0/8,192.168.1.7", "192.168.1.7"));
+    assert!(!has("10.0.0.0/8, 192.168.1.7", "192.168.1.8") && !has("", "127.0.0.1"));
+    // Clients of a socket of both families.
+    assert!(has("127.0.0.1", "::ffff:127.0.0.1") && has("0.0.0.0/0", "1.2.3.4") && !has("0.0.0.0/0", "::1"));
+    assert!(
+        has("2001:db8::/32", "2001:db8:1::1") && !has("2001:db8::/32", "2001:db9::1") && has("::/0", "::1")
+    );
+    for wrong in ["127.0.0.1/33", "::1/129", "127.0.0.1/-1", "127.0.0.1/", "/8", "host"] {
+        assert!(subnets(wrong).is_err(), "{wrong}");
     }
 }

@@ -9,7 +9,8 @@ use martlet_acl::DEFAULT_USER;
 use martlet_net::{Arrival, Buffer, Sink, Token};
 
 use super::{Action, TLS, UNIX, Worker};
-use crate::clients::{ClientDetails, ClientInfo, flag};
+use crate::clients::{ClientDetails, ClientInfo, Clients, flag};
+use crate::config::Config;
 use crate::connection::{Connection, Session, Suspended};
 use crate::runtime::Mail;
 
@@ -123,6 +124,19 @@ impl Sink for Worker {
     }
 }
 
+/// Whether `maxclients` is reached, for clients of no priority less `maxclients-reserved`, where there are
+/// subnets that have it.
+fn has_no_room(clients: &Clients, config: &Config, is_prioritized: bool) -> bool {
+    let (count, most) = (clients.count(), config.maxclients as usize);
+    if count >= most {
+        return true;
+    }
+    let others = count.saturating_sub(clients.prioritized_count());
+    !is_prioritized
+        && !config.priority_subnets.is_empty()
+        && others >= most.saturating_sub(config.maxclients_reserved as usize)
+}
+
 impl Worker {
     /// Takes over an accepted socket.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, listener: u32) -> Option<Token> {
@@ -138,8 +152,13 @@ impl Worker {
             shared.clients.assigned(self.thread, -1);
             return None;
         }
-        let refusal: Option<&[u8]> = if shared.clients.count() >= config.maxclients as usize {
+        let is_prioritized = !is_unix
+            && !config.priority_subnets.is_empty()
+            && crate::address::peer_ip(&socket)
+                .is_some_and(|address| config.priority_subnets.contain(address));
+        let refusal: Option<&[u8]> = if has_no_room(&shared.clients, &config, is_prioritized) {
             shared.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            shared.stats.rejected_prioritized.fetch_add(u64::from(is_prioritized), Ordering::Relaxed);
             Some(b"-ERR max number of clients reached\r\n")
         } else {
             let exposed = config.protected_mode && self.users.default_user().needs_no_password && !is_unix;
@@ -161,7 +180,7 @@ impl Worker {
         }
         let token = self.connections.reserve();
         let (peer, local) = crate::address::names(&socket, is_unix, &config);
-        let info = Arc::new(ClientInfo::new(
+        let mut info = ClientInfo::new(
             shared.clients.next_id(),
             self.thread,
             token,
@@ -169,7 +188,9 @@ impl Worker {
             socket.as_raw_fd(),
             shared.clock.unix_ms(),
             ClientDetails { user: DEFAULT_USER.into(), ..ClientDetails::default() },
-        ));
+        );
+        info.is_prioritized = is_prioritized;
+        let info = Arc::new(info);
         shared.clients.add(info.clone());
         let mut connection = Box::new(Connection::new(token, info, Session::new(&self.users)));
         connection.is_handshaking = tls.is_some();

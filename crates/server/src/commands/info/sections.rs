@@ -108,6 +108,9 @@ pub(super) fn clients(worker: &mut Worker, text: &mut Text) {
     text.field("connected_clients", all.len().saturating_sub(replicas));
     text.field("cluster_connections", bus_links(worker).len());
     text.field("maxclients", worker.config().maxclients);
+    if !worker.config().priority_subnets.is_empty() {
+        text.field("connected_priority_clients", shared.clients.prioritized_count());
+    }
     let recent_input = stats.recent_max_input.load(Ordering::Relaxed) as usize;
     let recent_output = stats.recent_max_output.load(Ordering::Relaxed) as usize;
     text.field(

@@ -41,6 +41,9 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("instantaneous_input_repl_kbps", "0.00");
     text.field("instantaneous_output_repl_kbps", "0.00");
     text.field("rejected_connections", stats.rejected_connections.load(Ordering::Relaxed));
+    if !worker.config().priority_subnets.is_empty() {
+        text.field("rejected_priority_connections", stats.rejected_prioritized.load(Ordering::Relaxed));
+    }
     text.field("sync_full", stats.sync_full.load(Ordering::Relaxed));
     text.field("sync_partial_ok", stats.sync_partial.load(Ordering::Relaxed));
     text.field("sync_partial_err", stats.sync_partial_refused.load(Ordering::Relaxed));
