@@ -94,6 +94,7 @@ fn start(call: &mut Call<'_>, is_read_only: bool, mode: DebugMode) -> Outcome {
         keys: keys.iter().map(|key| key.to_vec()).collect(),
         args: args.iter().map(|arg| arg.to_vec()).collect(),
         resp3: call.connection.session.resp3,
+        presentation: call.worker.presentation(),
         overdue_ms: match call.worker.config().busy_reply_threshold_ms {
             0 => OVERDUE_MS,
             threshold_ms => threshold_ms,

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use martlet_base::limits::SHARD_COUNT;
+use martlet_command::Presentation;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 use martlet_script::{Called, DebugInput, Engine, Host, Inputs, Interpreter, LogLevel, Run, Verdict};
 
 use super::input::Input;
-use crate::scripting::compiled::SCRIPT_VERSION;
+use crate::scripting::compiled::script_product;
 use crate::scripting::libraries::log;
 
 /// Memory that a script can have.
@@ -74,6 +75,8 @@ pub struct Debuggee {
     pub args: Vec<Vec<u8>>,
     /// The client's protocol version.
     pub resp3: bool,
+    /// As what the script sees the server.
+    pub presentation: Presentation,
     /// `busy-reply-threshold`, milliseconds.
     pub overdue_ms: u64,
     /// The client's input.
@@ -92,7 +95,8 @@ pub fn start(debuggee: Debuggee, deliver: Deliver) -> std::io::Result<()> {
 }
 
 fn run(debuggee: Debuggee, deliver: Deliver) {
-    let mut interpreter = Interpreter::new(Engine::Eval, SCRIPT_VERSION, MEMORY_MAX_BYTES);
+    let mut interpreter =
+        Interpreter::new(Engine::Eval, script_product(debuggee.presentation), MEMORY_MAX_BYTES);
     let mut reply = Reply::new(Vec::new(), debuggee.resp3);
     let mut host = SessionHost {
         input: debuggee.input,
