@@ -21,7 +21,7 @@ use martlet_types::zset::ZSetLimits;
 use martlet_values::Limits;
 
 use crate::fieldset::Fieldsets;
-use crate::sketch::SketchSettings;
+use crate::sketch::settings::SketchSettings;
 
 /// Configuration that handlers read; the server makes a new one when the configuration changes.
 #[derive(Clone, Debug)]

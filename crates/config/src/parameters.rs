@@ -42,8 +42,9 @@ parameter_table! {
 
     // Time series.
 
-    /// Rules of series that TS.ADD, TS.INCRBY and TS.DECRBY create, as `max:1M:1h;avg:10s:0`: aggregator, bucket
-    /// and retention, each time in `m` (milliseconds), `s`, `M` (minutes), `h` or `d`, and perhaps an alignment
+    /// Rules of series that TS.ADD, TS.INCRBY and TS.DECRBY create, as `max:1M:1h;avg:10s:0`: aggregator,
+    /// bucket and retention, each time in `m` (milliseconds), `s`, `M` (minutes), `h` or `d`, and perhaps an
+    /// alignment
     ts_compaction_policy: SeriesPolicies = SeriesPolicies::default()
         => "ts-compaction-policy", TEXT, MODIFIABLE, Honoured;
     /// How a sample is treated whose timestamp is taken, in series that do not say so themselves

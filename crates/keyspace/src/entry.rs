@@ -365,7 +365,7 @@ impl RawEntry {
         if self.kind() == T::KIND { unsafe { T::at_mut(self.object_at()) } } else { None }
     }
 
-    /// What the value says of itself for the database's index; `None` for types that say nothing.
+    /// The value's facts for the database's index; `None` for types without any.
     #[inline]
     pub(crate) fn facts(self) -> Option<Facts> {
         let kind = self.kind();
@@ -373,7 +373,7 @@ impl RawEntry {
         if kind.has_facts() { Some(unsafe { object_facts_now(kind, self.object_at()) }) } else { None }
     }
 
-    /// What the index has of the value; see [`RawEntry::facts`].
+    /// The facts that the index has of the value; see [`RawEntry::facts`].
     #[inline]
     pub(crate) fn indexed_facts(self) -> Option<Facts> {
         let kind = self.kind();
@@ -381,7 +381,7 @@ impl RawEntry {
         if kind.has_facts() { Some(unsafe { object_facts_indexed(kind, self.object_at()) }) } else { None }
     }
 
-    /// Has the value record what the index has of it, which are its facts now, or nothing.
+    /// Has the value record which of its facts the index has: those of now, or none.
     pub(crate) fn record_facts(self, facts: Option<Facts>) {
         // SAFETY: the kind is that of the entry's object; callers change entries only by exclusive access.
         unsafe { record_object_facts(self.kind(), self.object_at(), facts) };

@@ -55,7 +55,7 @@ impl<'a> StrValue<'a> {
     }
 }
 
-/// What a value says of itself for its database's index.
+/// A value's facts for its database's index.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// When a part of it is next due, Unix milliseconds.
@@ -79,11 +79,11 @@ pub trait Object: Sized {
     const KIND: Kind;
     /// Its facts change with the value.
     const HAS_FACTS: bool = false;
-    /// What the index is to have of it.
+    /// The facts that the index is to have of it.
     fn facts(&self) -> Facts {
         Facts::new(None, self.lowest_version())
     }
-    /// What the index has of it, if it is in a table.
+    /// The facts that the index has of it, if it is in a table.
     fn indexed_facts(&self) -> Facts {
         self.facts()
     }
@@ -92,7 +92,7 @@ pub trait Object: Sized {
     fn is_indexed(&self) -> bool {
         self.facts() == self.indexed_facts()
     }
-    /// Records what the index has of it: its facts now, or nothing.
+    /// Records which facts the index has of it: those of now, or none.
     fn record_facts(&mut self, _facts: Option<Facts>) {}
     /// Number of elements; a collection without any does not stay in the keyspace, unless it is a stream.
     fn element_count(&self) -> usize;
@@ -274,7 +274,7 @@ macro_rules! objects {
             }
         }
 
-        /// What the index has of an object.
+        /// The facts that the index has of an object.
         ///
         /// # Safety
         /// As [`object_facts_now`].

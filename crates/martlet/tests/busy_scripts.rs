@@ -360,7 +360,7 @@ fn replies_that_wait_for_the_disk_leave_behind_it() {
     }
 }
 
-/// TIME stands still for a script until it is busy, and goes on then.
+/// TIME stands still for a script until it is busy, and advances then.
 #[test]
 fn a_script_that_waits_for_a_moment_ends() {
     const WAIT: &str = "local function us() local t = redis.call('TIME'); return t[1] * 1000000 + t[2] end

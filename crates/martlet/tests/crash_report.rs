@@ -122,7 +122,7 @@ fn a_panic_that_has_changed_nothing_costs_its_client_alone() {
             let reply = other.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
             String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
         };
-        // What ran before it in the pipeline has run, what came after has not.
+        // Requests before it in the pipeline have run, those behind it have not.
         exchange(&server, &["SET a 1", "DEBUG PANIC-AT READ a", "SET a 2"]);
         assert_eq!(ask("GET a"), "1");
         // Its keys are free, of one shard and of all that a transaction holds, and behind the gate.

@@ -247,7 +247,7 @@ fn what_a_snapshot_keeps_evicts_no_keys() {
         assert!(info(&mut client, "mem_not_counted_for_evict") >= held);
         assert!(info(&mut client, "used_memory") > info(&mut client, "maxmemory"));
         assert_eq!((keys(&mut client), info(&mut client, "evicted_keys")), (3 * KEYS as i64, 0), "{begin}");
-        // What is beyond the limit without them is evicted.
+        // Keys beyond the limit without them are evicted.
         match ends {
             true => ok(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]),
             false => ok(&mut client, &words),
@@ -327,7 +327,8 @@ fn prepared_field_sets_are_their_clients_memory() {
     assert!(evicted && info(&mut client, "evicted_clients") == 1);
 }
 
-/// What is evicted ahead of a tracking client's request is reported to it before the reply, as in Redis.
+/// A key that is evicted ahead of a tracking client's request is reported to the client before the reply, as
+/// in Redis.
 #[test]
 fn notices_of_evicted_keys_precede_the_reply() {
     let notice = |reply: Reply, name: &str| {

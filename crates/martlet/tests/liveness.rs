@@ -38,7 +38,7 @@ fn any_request_leaves_the_server_alive() {
     assert!(outcome.refused * 4 < outcome.steps * 3, "{outcome:?}");
 }
 
-/// What the run would show is shown where the server is told to end.
+/// The run's findings are shown where the server is stopped.
 #[test]
 fn a_server_that_ends_is_found_and_the_sequence_is_short() {
     let text = "@server one-thread\n0 PING\n1 SET a b\n1 DEBUG PANIC-AT READ a\n0 PING";

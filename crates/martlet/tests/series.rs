@@ -47,7 +47,7 @@ fn fill(client: &mut Client) {
     ask(client, "SELECT 0");
 }
 
-/// What tells whether two servers have the same: samples, labels, rules, open buckets, the index.
+/// All that two servers must have in common: samples, labels, rules, open buckets, the index.
 fn facts(client: &mut Client) -> Vec<Reply> {
     let mut facts = Vec::new();
     for line in [

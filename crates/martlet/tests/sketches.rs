@@ -1,9 +1,10 @@
 //! Sketches in whole processes: they survive restarts, reach replicas and other nodes, and answer as another
 //! server does to generated commands.
 //!
-//! That server is the one whose address `MARTLET_SKETCH_ORACLE` has (host:port, Redis Stack 7.4 or Redis 8), for
-//! `MARTLET_SKETCH_COMMANDS` commands of each family; without it, another process of Martlet and a few hundred
-//! commands. Seeds are printed, and taken from `MARTLET_SKETCH_SEED`.
+//! That server is the one whose address `MARTLET_SKETCH_ORACLE` has (host:port, Redis Stack 7.4 or Redis 8),
+//! for
+//! `MARTLET_SKETCH_COMMANDS` commands of each family; without it, another process of Martlet and a few
+//! hundred commands. Seeds are printed, and taken from `MARTLET_SKETCH_SEED`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,7 +28,7 @@ fn connect(server: &Server) -> Client {
     Client::connect(server.address()).unwrap()
 }
 
-/// All keys with what they hold. The connection that asks is left in another database.
+/// All keys with their values. The connection is left in another database.
 fn content(server: &Server) -> Vec<String> {
     dump(&mut connect(server)).unwrap()
 }
@@ -148,8 +149,8 @@ fn sketches_move_in_transactions_scripts_and_between_servers() {
     assert_eq!(ask(&mut client, "DBSIZE"), Reply::Int(0));
 }
 
-/// The families' requests; a letter after `$` is drawn: `k` a key, `s` several, `i` an item, `m` several items, `c` a small
-/// number, `n` a number, `q` a share, `p` pairs of item and count.
+/// The families' requests; a letter after `$` is drawn: `k` a key, `s` several, `i` an item, `m` several
+/// items, `c` a small number, `n` a number, `q` a share, `p` pairs of item and count.
 const FAMILIES: [(&str, &[&str]); 5] = [
     (
         "bloom",
@@ -259,7 +260,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// What a letter of a template stands for.
+/// The words for a letter of a template.
 fn drawn(letter: char, random: &mut Random) -> String {
     let item = |random: &mut Random| {
         let items = if random.below(2) == 0 { 40 } else { 2000 };

@@ -65,7 +65,7 @@ fn a_word_that_is_no_tool_is_a_file_or_is_told_the_tools() {
     assert!(status == Some(1) && said.contains("Bad directive or wrong number of arguments"), "{said}");
 }
 
-/// As `… | head`: what is written after the reader has gone is no panic.
+/// As `… | head`: a write after the reader has gone is no panic.
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! Vector sets in whole processes: they survive restarts, reach replicas and other nodes; searches that take
 //! long leave their client's thread to others.
 //!
-//! Where `MARTLET_VECTOR_ORACLE` has an address (host:port, Redis 8.6 or later), payloads go both ways with that
-//! server, and `MARTLET_VECTOR_COMMANDS` generated commands get equal replies, scores of floats nearly so; else
-//! with another process of Martlet. Seeds are printed, and taken from `MARTLET_VECTOR_SEED`.
+//! Where `MARTLET_VECTOR_ORACLE` has an address (host:port, Redis 8.6 or later), payloads go both ways with
+//! that server, and `MARTLET_VECTOR_COMMANDS` generated commands get equal replies, scores of floats nearly
+//! so; else with another process of Martlet. Seeds are printed, and taken from `MARTLET_VECTOR_SEED`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn connect(server: &Server) -> Client {
     Client::connect(server.address()).unwrap()
 }
 
-/// All keys with what they hold. The connection that asks is left in another database.
+/// All keys with their values. The connection is left in another database.
 fn content(server: &Server) -> Vec<String> {
     dump(&mut connect(server)).unwrap()
 }
@@ -211,8 +211,8 @@ fn draw(request: &str, random: &mut Random) -> Vec<String> {
     words
 }
 
-/// The numbers of a search's or a vector's reply; of any other reply everything. Names of equal scores come in
-/// any order, and servers write the same number with more digits or fewer.
+/// The numbers of a search's or a vector's reply; of any other reply everything. Names of equal scores come
+/// in any order, and servers write the same number with more digits or fewer.
 fn comparable(words: &[String], reply: &Reply) -> (String, Vec<f64>) {
     let is_numeric = ["VSIM", "VEMB"].contains(&&*words[0]) && !reply.is_error();
     let numbers = |reply: &Reply| -> Vec<f64> {

@@ -100,7 +100,7 @@ fn what_a_request_has_read_after_its_wait_is_tracked() {
         drop(reader);
         run(&mut writer, &["FLUSHALL"]);
     }
-    // What it read before the wait, and within a transaction.
+    // Keys that it read before the wait, and within a transaction.
     let mut reader = connect(&server);
     run(&mut reader, &["HELLO 3", "CLIENT TRACKING ON", "GET before"]);
     send_and_wait(&server, &mut reader, "BLPOP list 0");
@@ -129,7 +129,7 @@ fn a_request_that_has_waited_meets_the_checks_of_its_moment() {
         assert!(text.starts_with(word.as_bytes()), "{request}: {answer:?}");
         run(&mut writer, &[&format!("CONFIG SET {setting} 0")]);
         assert_eq!(writer.command(&["LPOP", "k"]).unwrap().text(), Some(b"a".as_slice()));
-        // It may go on, and waits again.
+        // The request may run, and waits again.
         send_and_wait(&server, &mut waiting, request);
         run(&mut writer, &["RPUSH k b"]);
         assert!(!matches!(waiting.read_reply().unwrap(), Reply::Error(_)));

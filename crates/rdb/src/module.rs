@@ -322,8 +322,8 @@ impl<'a, 'b> ItemWriter<'a, 'b> {
         write_bytes(self.out, value, self.compress);
     }
 
-    /// A string of `len` bytes that come in pieces; one longer than [`PACKED_MAX_BYTES`] is not compressed, so
-    /// that no copy of it is made.
+    /// A string of `len` bytes that come in pieces; one longer than [`PACKED_MAX_BYTES`] is not compressed,
+    /// so that no copy of it is made.
     pub fn string_in_pieces(&mut self, len: u64, pieces: &mut dyn Iterator<Item = Cow<'_, [u8]>>) {
         if len <= SHORT_MAX_BYTES || self.compress && len <= PACKED_MAX_BYTES {
             let mut bytes = Vec::with_capacity(len as usize);

@@ -1,8 +1,8 @@
 //! Threads that compute replies which take long and need no key any more: the client waits meanwhile, and no
 //! other client of its thread does.
 //!
-//! Invariant: the threads start with the first such reply, and there are as many as cores, up to a limit. Each
-//! client has one computation at most, so that the queue needs no limit.
+//! Invariant: the threads start with the first such reply, and there are as many as cores, up to a limit.
+//! Each client has one computation at most, so that the queue needs no limit.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};

@@ -78,7 +78,7 @@ pub fn from_config(config: &Config) -> Settings {
     }
 }
 
-/// As what the server presents itself.
+/// The product that the server presents itself as.
 pub fn presentation(config: &Config) -> Presentation {
     match config.presents_as {
         PresentsAs::Redis => Presentation::Redis,

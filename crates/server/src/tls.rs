@@ -156,7 +156,7 @@ impl Tls {
     pub fn follow_files(&self, outside: &Outside, config: &Config) {
         let before = lock(&self.current).clone();
         let modified = modified(outside, config);
-        // What is broken now is not read again until it changes.
+        // Files that are broken now are not read again until they change.
         if std::mem::replace(&mut lock(&self.seen).1, modified.clone()) == modified {
             return;
         }

@@ -152,7 +152,7 @@ impl Worker {
         }
     }
 
-    /// Lets the shards stop telling of every change once nobody wants to know.
+    /// Has the shards stop reporting every change once no client wants that.
     pub(crate) fn end_broadcasting(&mut self) {
         let tracking = &self.shared.tracking;
         if tracking.is_broadcast.load(Ordering::Relaxed) && tracking.prefix_count() == 0 {
@@ -161,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// Tells of keys that clients have cached and that have changed.
+    /// Reports changed keys to the clients that have cached them.
     pub(crate) fn tell_trackers(&mut self, news: &KeyChanges) {
         for invalidation in &news.invalidations {
             let mut notice = None;

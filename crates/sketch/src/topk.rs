@@ -50,8 +50,8 @@ pub enum TopKError {
     /// The decay is not above 0 and at most 1.
     #[error("TopK: invalid decay value. must be '<= 1' & '> 0'")]
     Decay,
-    /// The table or the heap would be above [`crate::TABLE_MAX_BYTES`], or there are more than 2^32 buckets or
-    /// [`crate::ROWS_MAX`] rows.
+    /// The table or the heap would be above [`crate::TABLE_MAX_BYTES`], or there are more than 2^32 buckets
+    /// or [`crate::ROWS_MAX`] rows.
     #[error("ERR Insufficient memory to create topk data structure")]
     Memory,
     /// The increment is negative or above [`INCREMENT_MAX`].
@@ -421,8 +421,9 @@ impl TopK {
         self.items.into_debris(debris);
     }
 
-    /// Saves the sketch. RedisBloom saves its heap as it is in memory, with pointers that it does not read; the
-    /// first has the generator's state here, and the others are zero. It also cuts items at a byte of zero, which this does not.
+    /// Saves the sketch. RedisBloom saves its heap as it is in memory, with pointers that it does not read;
+    /// the first has the generator's state here, and the others are zero. It also cuts items at a byte of
+    /// zero, which this does not.
     pub fn encode(&self, sink: &mut dyn FieldSink) {
         sink.unsigned(u64::from(self.k));
         sink.unsigned(u64::from(self.width));

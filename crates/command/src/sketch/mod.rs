@@ -1,13 +1,13 @@
 //! Redis 8's sketches: BF.*, CF.*, CMS.*, TOPK.* and TDIGEST.*, a file for each type.
 //!
-//! The structures are the crate `sketch`'s; here are arguments, keys, replies and records. A sketch is a value
-//! of a module in Redis, which notes no key events of these commands, so none are noted here. A request that
-//! changes nothing is neither recorded nor a change to watchers.
+//! The structures are the crate `sketch`'s; here are arguments, keys, replies and records. A sketch is a
+//! value of a module in Redis, which notes no key events of these commands, so none are noted here. A request
+//! that changes nothing is neither recorded nor a change to watchers.
 
 mod bloom;
 mod cms;
 mod cuckoo;
-mod settings;
+pub mod settings;
 mod tdigest;
 #[cfg(test)]
 mod tests;

@@ -66,7 +66,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Locks all shards, and hands each to `visit` as soon as it is locked: while the processor has it at hand.
+    /// Locks all shards, and hands each to `visit` as soon as it is locked: while the processor has it at
+    /// hand.
     fn lock_every_shard(&mut self, mut visit: impl FnMut(&ShardState)) -> Result<(), Contended> {
         if !self.has_no_shards() {
             (0..SHARD_COUNT).for_each(|shard| visit(self.shard(shard)));

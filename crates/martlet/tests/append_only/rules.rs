@@ -265,7 +265,7 @@ fn the_size_grows_before_the_first_base_is_whole() {
             for i in 0..100 {
                 run(&server, 0, &format!("SET k{i} {}", "v".repeat(100)));
             }
-            // What has left the buffer may not have reached the file yet.
+            // Bytes that have left the buffer may not have reached the file yet.
             until(&format!("{program}: the size is that of the files"), || {
                 let written = fs::metadata(&temporary).unwrap().len();
                 written > 10_000 && info(&server, "aof_current_size") == left() + written

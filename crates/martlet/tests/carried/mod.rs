@@ -30,7 +30,7 @@ fn start(directory: &Path, arguments: &[&str]) -> Server {
     Server::start_in(directory, Path::new(OURS), &all).unwrap()
 }
 
-/// What the server has: each key's type, and its value as DUMP shows it.
+/// Each key's type, and its value as DUMP shows it.
 fn content(server: &Server) -> Vec<(String, Vec<u8>)> {
     let mut client = Client::connect(server.address()).unwrap();
     let mut ask = |words: &[&str]| client.command(words).unwrap().text().unwrap_or_default().to_vec();

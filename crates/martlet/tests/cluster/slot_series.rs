@@ -36,7 +36,7 @@ fn series_move_with_their_slots() {
     let (before, both) = (facts(&from), found(&from));
     assert_eq!(both, format!("{RULED} {SOURCE}"));
 
-    // What has arrived is not shown before the slot is this node's, and is gone if it never is.
+    // Keys that have arrived are not shown before the slot is this node's, and are gone if it never is.
     begin_endless(&from, &to);
     assert_eq!((found(&to).as_str(), found(&from)), ("", both.clone()));
     assert_eq!(from.ask(&["CLUSTER", "CANCELSLOTMIGRATIONS"]), "OK");
@@ -50,7 +50,7 @@ fn series_move_with_their_slots() {
     assert_eq!([&from, &to].map(|node| field(node, "state")), ["success"; 2]);
     assert_eq!((found(&from).as_str(), found(&to)), ("", both));
     assert_eq!(facts(&to), before);
-    // The rule goes on where it was.
+    // The rule continues its open bucket.
     assert_eq!(to.ask(&["TS.ADD", SOURCE, "1000", "1"]), "1000");
     assert_eq!(to.ask(&["TS.GET", RULED]), "890 4.5");
 }

@@ -1,4 +1,4 @@
-//! SCRIPT DEBUG: whole sessions beside Redis', and what other clients see of them.
+//! SCRIPT DEBUG: whole sessions beside Redis', and other clients beside them.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -174,7 +174,8 @@ fn a_session_on_a_copy_holds_up_no_other_client_and_leaves_nothing() {
         assert_eq!(say(&mut other, &["EXISTS", "made"]), "0");
         assert_eq!(say(&mut other, &["DBSIZE"]), "3");
         assert_eq!(say(&mut other, &["EVAL", "return redis.call('GET', 'k')", "0"]), "old");
-        // The session keeps what it has seen; a key that it sees first now is as it is now.
+        // The session keeps the values that it has read; a key that it reads for the first time has its
+        // present value.
         say(&mut session, &["r", "get", "k"]);
         assert_eq!(say(&mut watcher, &["MULTI"]), "OK");
         assert_eq!(say(&mut watcher, &["SET", "k", "theirs"]), "QUEUED");
@@ -183,7 +184,7 @@ fn a_session_on_a_copy_holds_up_no_other_client_and_leaves_nothing() {
         assert_eq!(finish(&mut session), ["<endsession>", "new"]);
         assert_eq!(say(&mut other, &["GET", "k"]), "theirs");
         assert_eq!(say(&mut other, &["KEYS", "made"]), "");
-        // The subscriber has got what the others did, and nothing of the session's.
+        // The subscriber has got the other clients' messages, and none of the session's.
         say(&mut other, &["PUBLISH", "end", ""]);
         let mut seen = Vec::new();
         loop {
@@ -268,7 +269,7 @@ fn a_client_that_goes_ends_its_session() {
     for configuration in CONFIGURATIONS {
         let server = start(&[&configuration[..], &["--busy-reply-threshold", "50"]].concat());
         let mut other = connect(&server);
-        // What has been written with SYNC stays, and the script goes on by itself.
+        // Writes of a SYNC session stay, and the script runs to its end.
         let script = "redis.call('INCR', 'n') \n redis.call('INCR', 'n') \n return 1";
         drop(debug(&server, "SYNC", script, &[]));
         await_reply(&mut other, &["GET", "n"], |n| n == "2");

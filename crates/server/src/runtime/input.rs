@@ -204,7 +204,8 @@ impl Worker {
             self.keys.counters().change.set();
             ran += batch.requests.len();
             if !done {
-                // A client that waits or closes reads no further; what was read ahead is read again.
+                // A client that waits or closes reads no further; requests that were read ahead are read
+                // again.
                 connection.partial = Partial::default();
                 if let Some(Suspended::Yields | Suspended::Deferred) = connection.suspended {
                     connection.suspended = None;
@@ -380,7 +381,7 @@ impl Worker {
         connection.closing = true;
     }
 
-    /// Notes that a connection has input left; it goes on in the next loop.
+    /// Notes that a connection has input left, which the next loop reads.
     pub(crate) fn mark_ready(&mut self, connection: &mut Connection) {
         if !connection.is_ready {
             connection.is_ready = true;
@@ -388,7 +389,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with the connections that had input left.
+    /// Reads the connections that had input left.
     pub(super) fn process_ready(&mut self) {
         if self.ready.is_empty() {
             return;

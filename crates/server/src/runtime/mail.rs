@@ -23,7 +23,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Has the mailbox read before the thread goes on.
+    /// Has the mailbox read before the thread continues.
     pub fn note(&mut self) {
         self.is_due = true;
     }

@@ -226,7 +226,7 @@ impl Worker {
         self.config.current()
     }
 
-    /// As what the server presents itself.
+    /// The product that the server presents itself as.
     #[inline]
     pub fn presentation(&self) -> Presentation {
         self.settings.presentation

@@ -76,7 +76,7 @@ impl Worker {
         if !self.outbox.awaiting_fsync.is_empty() {
             journal.nudge();
         }
-        // Who is not inside the gate records nothing.
+        // A thread outside the gate records nothing.
         if !self.outbox.awaiting_replicas.is_empty() && !self.is_excluded() {
             sync.ask(journal);
         }

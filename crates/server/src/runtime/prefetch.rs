@@ -22,7 +22,7 @@ const MEMBER_STEPS_MAX: usize = 6;
 
 /// One request's keys are prefetched if there are so many.
 const MANY_KEYS: usize = 4;
-/// Of more, what the first ones need would have left the caches before they are run.
+/// With more, the memory of the first ones would have left the caches before they run.
 const MANY_KEYS_MAX: usize = 4096;
 
 /// The key of a plain command's request.

@@ -47,19 +47,7 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("sync_full", stats.sync_full.load(Ordering::Relaxed));
     text.field("sync_partial_ok", stats.sync_partial.load(Ordering::Relaxed));
     text.field("sync_partial_err", stats.sync_partial_refused.load(Ordering::Relaxed));
-    let expired_parts = if is_valkey { "expired_fields" } else { "expired_subkeys" };
-    text.field(expired_parts, engine(|c| c.expired_fields.get()));
-    text.field("expired_subkeys_active", engine(|c| c.expired_fields_unmet.get()));
-    text.field("expired_keys", engine(|c| c.expired_keys.get()));
-    text.field("expired_keys_active", engine(|c| c.expired_keys_unmet.get()));
-    text.field("expired_stale_perc", "0.00");
-    text.field("expired_time_cap_reached_count", 0);
-    text.field("expire_cycle_cpu_milliseconds", 0);
-    let lag = expiry_lag(&shared.threads);
-    text.field("expired_active", thread(|t| t.expired_active.get()));
-    text.field("expired_lag_p50_ms", percentile(&lag, 50.0));
-    text.field("expired_lag_p99_ms", percentile(&lag, 99.0));
-    text.field("expired_lag_max_ms", percentile(&lag, 100.0));
+    expiry(worker, text);
     text.field("evicted_keys", engine(|c| c.evicted_keys.get()));
     text.field("evicted_clients", stats.evicted_clients.load(Ordering::Relaxed));
     text.field("evicted_scripts", shared.scripts.evicted.load(Ordering::Relaxed));
@@ -82,6 +70,26 @@ pub(super) fn stats(worker: &mut Worker, text: &mut Text) {
     text.field("total_active_defrag_time", 0);
     text.field("current_active_defrag_time", 0);
     tracking_and_traffic(worker, text);
+}
+
+/// Keys and parts of them that have expired, and how late.
+fn expiry(worker: &Worker, text: &mut Text) {
+    let shared = worker.shared;
+    let engine = |counter: fn(&Counters) -> u64| shared.engine.sum(counter);
+    let is_valkey = worker.presentation().is_valkey();
+    let expired_parts = if is_valkey { "expired_fields" } else { "expired_subkeys" };
+    text.field(expired_parts, engine(|c| c.expired_fields.get()));
+    text.field("expired_subkeys_active", engine(|c| c.expired_fields_unmet.get()));
+    text.field("expired_keys", engine(|c| c.expired_keys.get()));
+    text.field("expired_keys_active", engine(|c| c.expired_keys_unmet.get()));
+    text.field("expired_stale_perc", "0.00");
+    text.field("expired_time_cap_reached_count", 0);
+    text.field("expire_cycle_cpu_milliseconds", 0);
+    let lag = expiry_lag(&shared.threads);
+    text.field("expired_active", shared.threads.iter().map(|t| t.expired_active.get()).sum::<u64>());
+    text.field("expired_lag_p50_ms", percentile(&lag, 50.0));
+    text.field("expired_lag_p99_ms", percentile(&lag, 99.0));
+    text.field("expired_lag_max_ms", percentile(&lag, 100.0));
 }
 
 /// The second half of the section: tracking, errors, reads and writes, and the threads' loops.

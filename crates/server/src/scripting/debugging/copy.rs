@@ -21,7 +21,7 @@ const COPIES_MAX: usize = 8;
 /// Keys of a copy.
 pub const KEYS_MAX: usize = 1_000_000;
 
-/// Engines for copies. One is made when there is none free, and used again.
+/// Engines for copies; a new one is made when none is free, and used again.
 #[derive(Default)]
 pub struct Copies(Mutex<State>);
 

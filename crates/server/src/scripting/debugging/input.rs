@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Input {
-    /// Takes in what the client has sent.
+    /// Adds bytes that the client has sent.
     pub fn receive(&self, bytes: &[u8]) {
         let mut state = lock(&self.state);
         state.is_too_long |= state.bytes.len() + bytes.len() > INPUT_MAX_BYTES;
@@ -48,7 +48,7 @@ impl Input {
         self.changed.notify_one();
     }
 
-    /// Notes that nothing more will come: the script goes on by itself.
+    /// Notes the end of the input: the script runs to its end without the client.
     pub fn end(&self) {
         lock(&self.state).is_ended = true;
         self.changed.notify_one();
@@ -103,7 +103,7 @@ impl Input {
     }
 }
 
-/// What is at the beginning of the input.
+/// The beginning of the input.
 #[derive(Debug, PartialEq, Eq)]
 enum Parsed {
     /// A command, and the length up to its end.
@@ -119,8 +119,8 @@ fn number_line(input: &[u8]) -> Option<(i64, &[u8])> {
     Some((martlet_base::number::parse_i64(digits).unwrap_or_default(), &input[end + 2..]))
 }
 
-/// Reads a command, which is an array of strings. As in Redis, what stands before the array is passed over,
-/// and words are neither empty nor long.
+/// Reads a command, which is an array of strings. As in Redis, bytes before the array are skipped, and words
+/// are neither empty nor long.
 fn parse(input: &[u8]) -> Parsed {
     if input.is_empty() {
         return Parsed::Incomplete;

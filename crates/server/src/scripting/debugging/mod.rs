@@ -41,7 +41,7 @@ use input::Input;
 use session::{Answer, Debuggee, Deliver, End, Request};
 use state::{DebugMode, Debugged};
 
-/// A client that has so many bytes of output waiting does not read what it asks for.
+/// Bytes of unread output with which a client counts as one that does not read.
 const OUTPUT_MAX_BYTES: usize = 64 << 20;
 /// Redis' threshold for a script that is debugged where there is none, milliseconds.
 const OVERDUE_MS: u64 = 5_000;
@@ -153,7 +153,7 @@ fn debug_alone(call: &mut Call<'_>, mut debugged: Debugged, debuggee: Debuggee) 
 }
 
 impl Worker {
-    /// Does what the script of a session asks for, whose client waits.
+    /// Runs the requests of a session's script, whose client waits.
     pub(crate) fn serve_debugger(&mut self, token: Token, client: u64, request: Request) {
         let Some(mut connection) = self.take_client(token, client) else { return };
         let Some(Suspended::Debugging(mut debugged)) = connection.suspended.take() else {
@@ -199,7 +199,7 @@ impl Worker {
         shared.set_script_busy(Engine::Eval, true);
         self.scripts.hold(Some(Vec::new()));
         let end = loop {
-            // Whatever the thread has asked for before it waits for its client is here by then.
+            // All requests that the thread made before it waits for its client are here by then.
             let wait = if debugged.input.is_awaited() { Duration::ZERO } else { SCRIPT_WAIT };
             match requests.recv_timeout(wait) {
                 Ok(request) => {
@@ -229,7 +229,8 @@ impl Worker {
         end
     }
 
-    /// Does what a script asks for; how it has ended, if it has. `send` sends its client something at once.
+    /// Runs a script's request; returns how the script has ended, if it has. `send` sends bytes to its client
+    /// at once.
     fn serve_request(
         &mut self,
         connection: &mut Connection,

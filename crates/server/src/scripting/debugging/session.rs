@@ -75,7 +75,7 @@ pub struct Debuggee {
     pub args: Vec<Vec<u8>>,
     /// The client's protocol version.
     pub resp3: bool,
-    /// As what the script sees the server.
+    /// The product that the server presents to the script.
     pub presentation: Presentation,
     /// `busy-reply-threshold`, milliseconds.
     pub overdue_ms: u64,

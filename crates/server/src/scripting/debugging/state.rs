@@ -1,4 +1,4 @@
-//! What a connection keeps of SCRIPT DEBUG, and of the session that it has.
+//! A connection's settings of SCRIPT DEBUG, and its session.
 
 use std::sync::Arc;
 
