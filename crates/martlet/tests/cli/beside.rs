@@ -134,9 +134,9 @@ fn scripts_are_debugged_as_by_redis_cli() {
         b"x\n",
     ];
     for mode in ["--ldb", "--ldb-sync-mode"] {
-        // With SYNC, redis-cli's next session may find the server busy with the last one.
-        let restarts = |session: &&&[u8]| mode == "--ldb" || !session.starts_with(b"s\nrestart");
-        for session in sessions.iter().filter(restarts) {
+        // With SYNC, a session that its client leaves open may have the next one find the server busy.
+        let count = if mode == "--ldb" { sessions.len() } else { 3 };
+        for session in &sessions[..count] {
             compare(&["-p", &port, mode, "--eval", &script, "k", ",", "v"], session);
         }
         compare(&["-p", &port, mode, "--eval", &broken], b"s\nget k\n");
