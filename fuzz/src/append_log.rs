@@ -7,7 +7,7 @@ use std::io::Read;
 
 use martlet_base::clock::Clock;
 use martlet_base::random::Random;
-use martlet_command::{Control, Settings};
+use martlet_command::{Control, Presentation, Settings};
 use martlet_engine::{Engine, Keys};
 use martlet_journal::aof::{CommandReader, Item, Manifest};
 use martlet_journal::encode;
@@ -64,7 +64,7 @@ impl Keyspace {
     /// Runs the commands, with everything held, in an empty keyspace.
     fn replay(&mut self, commands: &[Command]) {
         let settings = Settings { string_max_bytes: STRING_MAX_BYTES, ..Settings::default() };
-        let libraries = Libraries::new(Clock::real());
+        let libraries = Libraries::new(Clock::real(), Presentation::Redis);
         let elsewhere = |control: Control, args: &Args<'_>| match control {
             Control::ChangeLibraries(change) => {
                 Some(martlet_persistence::Libraries::replay(&libraries, change, args))

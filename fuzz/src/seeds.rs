@@ -464,6 +464,7 @@ pub fn bus_packets() -> Vec<Vec<u8>> {
         is_paused: false,
         forces_vote: true,
         knows_extensions: true,
+        is_martlet: true,
     };
     let gossip = Gossip {
         node: id,

@@ -73,7 +73,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (Encoding::Uncompressed, 20, 3),
     ] {
         let labels = vec![label(b"l", b"v").expect("a label")];
-        let settings = Settings { chunk_bytes: 64, retention_ms: 10_000, labels, ..Settings::default() };
+        let settings =
+            Settings { chunk_bytes: 64, retention_ms: 10_000, labels: labels.into(), ..Settings::default() };
         let mut series = Series::new(encoding, settings).expect("settings");
         for aggregator in &Aggregator::ALL[..rules] {
             series.add_rule(Rule::new(b"d", *aggregator, Buckets::new(50, 3).expect("a duration")));

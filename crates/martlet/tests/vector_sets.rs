@@ -138,7 +138,7 @@ fn a_long_search_waits_on_another_thread() {
     for line in ["MULTI", "VSIM k ELE e5 TRUTH COUNT 20 WITHSCORES"] {
         ask_ok(&mut client, line);
     }
-    assert_eq!(ask(&mut client, "EXEC").items().unwrap(), [inline.clone()]);
+    assert_eq!(ask(&mut client, "EXEC").items().unwrap(), std::slice::from_ref(&inline));
     ask_ok(&mut client, "CONFIG SET vset-force-single-threaded-execution yes");
     assert_eq!(ask(&mut client, "VSIM k ELE e5 TRUTH COUNT 20 WITHSCORES"), inline);
     ask_ok(&mut client, "CONFIG SET vset-force-single-threaded-execution no");

@@ -137,8 +137,8 @@ fn a_task_that_is_cut_off_is_tried_again_and_leaves_the_slots_whole() {
             } else {
                 // The target's connections at the source.
                 let list = from.ask(&["CLIENT", "LIST"]);
-                let of_target = list.lines().filter(|line| line.contains("cmd=cluster|syncslots"));
-                let id = of_target.last().and_then(|line| line.strip_prefix("id=")?.split(' ').next());
+                let mut of_target = list.lines().filter(|line| line.contains("cmd=cluster|syncslots"));
+                let id = of_target.next_back().and_then(|line| line.strip_prefix("id=")?.split(' ').next());
                 id.into_iter().for_each(|id| drop(from.ask(&["CLIENT", "KILL", "ID", id])));
             }
             let began = Instant::now();
@@ -213,7 +213,7 @@ fn keys_and_changes_on_their_way_are_invisible() {
 /// source is asked next.
 #[test]
 fn failovers_of_either_end() {
-    let nodes = [const { () }; 4].map(|()| Node::ours(&[]));
+    let nodes = std::array::from_fn::<_, 4, _>(|_| Node::ours(&[]));
     let [from, to, of_from, of_to] = [&nodes[0], &nodes[1], &nodes[2], &nodes[3]];
     pair(from, to);
     from.meet(of_from);

@@ -296,7 +296,7 @@ fn a_client_that_goes_ends_its_session() {
 fn await_room(server: &Server, session: Client, round: usize) {
     let mut other = connect(server);
     let port = session.stream().local_addr().unwrap().to_string();
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         say(&mut other, &["CLIENT", "KILL", "ADDR", &port]);
     }
     drop(session);
