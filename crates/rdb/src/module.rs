@@ -365,8 +365,7 @@ mod tests {
         {
             let write = |put: &dyn Fn(&mut ItemWriter<'_, '_>)| {
                 let mut bytes = Vec::new();
-                let mut writer = Writer::new(&mut bytes);
-                put(&mut ItemWriter::new(&mut writer, ModuleId(0), compress));
+                put(&mut ItemWriter::new(&mut Writer::new(&mut bytes), ModuleId(0), compress));
                 bytes
             };
             let pieces = || text.chunks(7).map(Cow::Borrowed);

@@ -10,6 +10,7 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::slot::SLOT_COUNT;
 use martlet_engine::{Contended, HiddenSlots, Keys, NamedKey};
 use martlet_keyspace::{Entry, Key, Kind, ORDERS, SCAN_POSITION_BITS, Shard, order_at, position_at};
+use martlet_spec::data_type::DATA_TYPES;
 use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Presentation, Tip, command};
 
 use crate::Handler;
@@ -307,6 +308,11 @@ fn scan(ctx: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
+/// Whether a type of this server has the name.
+fn is_built_in(name: &[u8]) -> bool {
+    DATA_TYPES.iter().any(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
 /// Which keys a scan is after and about how many of them, by the options from the cursor on. One of slots may
 /// say which slot, and must know the type, as every scan must in Valkey.
 pub(super) fn parse_scan_options<'a>(
@@ -330,7 +336,7 @@ pub(super) fn parse_scan_options<'a>(
             let name = rest.value()?;
             filter.kind = KindFilter::named(name);
             let must_be_known = slot.is_some() || presentation.is_valkey();
-            if must_be_known && matches!(filter.kind, KindFilter::Module(_)) {
+            if must_be_known && matches!(filter.kind, KindFilter::Module(_)) && !is_built_in(name) {
                 return Err(Error::Text(format!(
                     "ERR unknown type name '{}'",
                     String::from_utf8_lossy(name)
