@@ -185,7 +185,9 @@ mod tests {
     const REQUESTS: usize = 3000;
 
     /// Errors of a request that was understood.
-    const UNDERSTOOD: [&str; 4] = [
+    const UNDERSTOOD: [&str; 6] = [
+        "-CMS: key does not exist",
+        "-ERR T-Digest: key does not exist",
         "-NOGROUP ",
         "-ERR STORE option in GEORADIUS is not compatible with ",
         "-ERR could not decode requested zset member",
