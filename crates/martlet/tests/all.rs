@@ -25,6 +25,7 @@ mod long_replies;
 mod metrics;
 mod migrate;
 mod migrate_under_way;
+mod module_types;
 mod moments;
 mod persistence;
 mod pipeline;

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::content::{dump, fill_documents};
 use martlet_testkit::server::Server;
 
+use crate::module_types::until;
+
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start(directory: &Path, arguments: &[&str]) -> Server {
     let all = [&["server", "--enable-debug-command", "yes"], arguments].concat();
@@ -31,14 +31,6 @@ fn ask(client: &mut Client, words: &[&str]) -> String {
             (None, Some(number)) => number.to_string(),
             (None, None) => format!("{reply:?}"),
         },
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what} never came true");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

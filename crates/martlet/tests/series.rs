@@ -3,15 +3,15 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::content::{dump, fill_series};
 use martlet_testkit::server::Server;
 
+use crate::module_types::until;
+
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn start(directory: &Path, arguments: &[&str]) -> Server {
     let all = [&["server", "--enable-debug-command", "yes", "--io-threads", "4"], arguments].concat();
@@ -27,14 +27,6 @@ fn ask(client: &mut Client, line: &str) -> Reply {
     let reply = client.command(&words).unwrap();
     assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
     reply
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what} never came true");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Sources with rules, labels, chunks of both kinds, open buckets, and one key that expires.

@@ -6,53 +6,18 @@
 //! so; else with another process of Martlet. Seeds are printed, and taken from `MARTLET_VECTOR_SEED`.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use martlet_base::random::Random;
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
-use martlet_testkit::content::{dump, fill_vectors};
-use martlet_testkit::server::Server;
+use martlet_testkit::content::fill_vectors;
 
-const OURS: &str = env!("CARGO_BIN_EXE_martlet");
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn start(directory: &Path, arguments: &[&str]) -> Server {
-    let all = [&["server", "--enable-debug-command", "yes"], arguments].concat();
-    Server::start_in(directory, Path::new(OURS), &all).unwrap()
-}
-
-fn connect(server: &Server) -> Client {
-    Client::connect(server.address()).unwrap()
-}
-
-/// All keys with their values. The connection is left in another database.
-fn content(server: &Server) -> Vec<String> {
-    dump(&mut connect(server)).unwrap()
-}
+use crate::module_types::{ask, ask_ok, connect, content, start, until};
 
 /// All keys are equal; a difference shows the first key that is not.
 fn assert_same(left: &[String], right: &[String]) {
     let differs = left.iter().zip(right).find(|(left, right)| left != right);
     assert!(differs.is_none() && left.len() == right.len(), "{differs:?}");
-}
-
-fn ask(client: &mut Client, line: &str) -> Reply {
-    client.command(&line.split(' ').collect::<Vec<_>>()).unwrap()
-}
-
-fn ask_ok(client: &mut Client, line: &str) {
-    let reply = ask(client, line);
-    assert!(!reply.is_error(), "{line}: {reply:?}");
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what} never came true");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
