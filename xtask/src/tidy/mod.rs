@@ -20,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("types", &["base"]),
     ("sketch", &["base"]),
     ("vector", &["base"]),
+    ("search", &["base", "types", "vector"]),
     ("json", &["base", "types"]),
     ("keyspace", &["base", "types"]),
     ("rdb", &["base", "types"]),

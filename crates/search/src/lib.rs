@@ -1,0 +1,8 @@
+//! Search as Redis has it: what an index is defined by, how text becomes terms, the query language,
+//! the structures of an index, and aggregation. This crate knows no server, no keys and no protocol:
+//! a document is a name and the values of its fields, a result is typed values.
+
+pub mod error;
+pub mod schema;
+
+pub use error::Error;
