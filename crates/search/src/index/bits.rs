@@ -1,0 +1,171 @@
+//! The documents of a window: one bit for each of `WINDOW` ids in a row. Queries are evaluated a window at a
+//! time.
+
+use super::DocId;
+
+/// Ids of a window.
+pub const WINDOW: usize = 1 << 14;
+const WORDS: usize = WINDOW / 64;
+
+/// A set of the ids from `base` on, `base` being a multiple of [`WINDOW`].
+#[derive(Clone)]
+pub struct Bits {
+    base: DocId,
+    words: Box<[u64; WORDS]>,
+}
+
+impl Bits {
+    /// No ids of the window that begins at `base`.
+    pub fn empty(base: DocId) -> Bits {
+        Bits { base, words: Box::new([0; WORDS]) }
+    }
+
+    /// All ids of the window that begins at `base`.
+    pub fn full(base: DocId) -> Bits {
+        Bits { base, words: Box::new([u64::MAX; WORDS]) }
+    }
+
+    /// The first id of the window.
+    pub fn base(&self) -> DocId {
+        self.base
+    }
+
+    /// The first id behind the window.
+    pub fn end(&self) -> DocId {
+        self.base.saturating_add(WINDOW as u64)
+    }
+
+    /// Whether `id` lies in the window.
+    pub fn covers(&self, id: DocId) -> bool {
+        id.wrapping_sub(self.base) < WINDOW as u64
+    }
+
+    /// Adds `id`, which the window covers.
+    #[inline(always)]
+    pub fn insert(&mut self, id: DocId) {
+        let at = id.wrapping_sub(self.base) as usize % WINDOW;
+        self.words[at / 64] |= 1 << (at % 64);
+    }
+
+    /// Takes `id` out, which the window covers.
+    #[inline(always)]
+    pub fn remove(&mut self, id: DocId) {
+        let at = id.wrapping_sub(self.base) as usize % WINDOW;
+        self.words[at / 64] &= !(1 << (at % 64));
+    }
+
+    /// Whether `id` is there.
+    #[inline(always)]
+    pub fn contains(&self, id: DocId) -> bool {
+        let at = id.wrapping_sub(self.base);
+        at < WINDOW as u64 && self.words[at as usize / 64] >> (at % 64) & 1 == 1
+    }
+
+    /// Adds the ids of a run of words, the first of which begins at `base + 64 * word`.
+    pub fn insert_words(&mut self, word: usize, source: &[u64]) {
+        for (to, from) in self.words.iter_mut().skip(word).zip(source) {
+            *to |= from;
+        }
+    }
+
+    /// Keeps what `other`, of the same window, has.
+    pub fn and(&mut self, other: &Bits) {
+        for (to, from) in self.words.iter_mut().zip(other.words.iter()) {
+            *to &= from;
+        }
+    }
+
+    /// Takes out what `other`, of the same window, has.
+    pub fn and_not(&mut self, other: &Bits) {
+        for (to, from) in self.words.iter_mut().zip(other.words.iter()) {
+            *to &= !from;
+        }
+    }
+
+    /// Adds what `other`, of the same window, has.
+    pub fn or(&mut self, other: &Bits) {
+        for (to, from) in self.words.iter_mut().zip(other.words.iter()) {
+            *to |= from;
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// The smallest id, and the largest.
+    pub fn bounds(&self) -> Option<(DocId, DocId)> {
+        let first = self.words.iter().position(|&word| word != 0)?;
+        let last = self.words.iter().rposition(|&word| word != 0)?;
+        let low = first * 64 + self.words[first].trailing_zeros() as usize;
+        let high = last * 64 + 63 - self.words[last].leading_zeros() as usize;
+        Some((self.base + low as u64, self.base + high as u64))
+    }
+
+    /// The ids, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = DocId> + '_ {
+        self.words.iter().enumerate().flat_map(move |(at, &word)| {
+            let base = self.base + at as u64 * 64;
+            std::iter::successors((word != 0).then_some(word), |&rest| {
+                let rest = rest & (rest - 1);
+                (rest != 0).then_some(rest)
+            })
+            .map(move |rest| base + u64::from(rest.trailing_zeros()))
+        })
+    }
+
+    /// Keeps the ids of which `keep` is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(DocId) -> bool) {
+        for (at, word) in self.words.iter_mut().enumerate() {
+            let mut rest = *word;
+            while rest != 0 {
+                let bit = rest & rest.wrapping_neg();
+                if !keep(self.base + at as u64 * 64 + u64::from(bit.trailing_zeros())) {
+                    *word &= !bit;
+                }
+                rest &= rest - 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_a_window() {
+        let base = 5 * WINDOW as u64;
+        let mut a = Bits::empty(base);
+        assert!(a.is_empty() && a.bounds().is_none() && a.iter().next().is_none());
+        for id in [base, base + 63, base + 64, base + WINDOW as u64 - 1] {
+            a.insert(id);
+            assert!(a.contains(id));
+        }
+        assert!(!a.contains(base + 1) && !a.contains(base - 1) && !a.contains(a.end()));
+        assert_eq!(a.count(), 4);
+        assert_eq!(a.bounds(), Some((base, base + WINDOW as u64 - 1)));
+        assert_eq!(a.iter().collect::<Vec<_>>(), [base, base + 63, base + 64, base + WINDOW as u64 - 1]);
+
+        let mut b = Bits::full(base);
+        b.remove(base + 63);
+        let mut both = a.clone();
+        both.and(&b);
+        assert_eq!(both.count(), 3);
+        let mut only = a.clone();
+        only.and_not(&b);
+        assert_eq!(only.iter().collect::<Vec<_>>(), [base + 63]);
+        only.or(&both);
+        assert_eq!(only.count(), 4);
+        only.retain(|id| id % 2 == 0);
+        assert_eq!(only.iter().collect::<Vec<_>>(), [base, base + 64]);
+        only.insert_words(1, &[0b11]);
+        assert_eq!(only.iter().collect::<Vec<_>>(), [base, base + 64, base + 65]);
+    }
+}
