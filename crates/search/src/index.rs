@@ -3,9 +3,11 @@
 //! when a collection passes over it; a query leaves them out by the set of live ids.
 
 pub mod bits;
+pub mod content;
 pub mod dictionary;
 pub mod documents;
 pub mod numbers;
+pub mod partition;
 pub mod postings;
 pub mod sorted;
 mod varint;

@@ -1,0 +1,286 @@
+//! The part of an index that has a share of its documents. Another lock than the index's own guards each, so that
+//! several threads write.
+
+use super::DocId;
+use super::content::Content;
+use super::dictionary::Dictionary;
+use super::documents::{Document, Documents};
+use super::numbers::Numbers;
+use super::postings::{Entry, Layout, Postings, encode_positions};
+use crate::schema::{Definition, Field, FieldKind};
+
+/// A collection of dead entries begins when there are more dead documents than this, and than a quarter of the live.
+const DEAD_MIN: usize = 1024;
+
+/// What is kept of a field beside the terms, which all text fields share.
+#[derive(Debug)]
+pub enum FieldIndex {
+    /// Nothing: a text, or a field that is not indexed.
+    None,
+    /// Tags with their documents.
+    Tags(Dictionary<Postings>),
+    /// Numbers; of points the numbers of their cells.
+    Numbers(Numbers),
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct Partition {
+    layout: Layout,
+    terms: Dictionary<Postings>,
+    fields: Vec<FieldIndex>,
+    /// By field the documents without it, where they are asked for.
+    missing: Vec<Postings>,
+    documents: Documents,
+    /// Documents that died since the last collection began.
+    dead: usize,
+    collection: Collection,
+    /// How often names were removed from dictionaries: numbers of names hold as long as this stays.
+    removals: u64,
+    positions: Vec<u8>,
+}
+
+/// How far a collection of dead entries has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Collection {
+    Idle,
+    /// In the terms, from a place on.
+    Terms(usize),
+    /// In a field, from a place on.
+    Field(usize, usize),
+}
+
+fn index_of(field: &Field) -> FieldIndex {
+    match field.kind {
+        _ if field.no_index => FieldIndex::None,
+        FieldKind::Tag(_) => FieldIndex::Tags(Dictionary::default()),
+        FieldKind::Numeric | FieldKind::Geo => FieldIndex::Numbers(Numbers::default()),
+        FieldKind::Text(_) | FieldKind::GeoShape(_) | FieldKind::Vector(_) => FieldIndex::None,
+    }
+}
+
+impl Partition {
+    /// An empty partition of an index.
+    pub fn new(definition: &Definition) -> Partition {
+        let options = &definition.options;
+        let mut partition = Partition {
+            layout: Layout {
+                frequencies: !options.no_freqs,
+                fields: !options.no_fields,
+                positions: !options.no_offsets,
+            },
+            terms: Dictionary::default(),
+            fields: Vec::new(),
+            missing: Vec::new(),
+            documents: Documents::default(),
+            dead: 0,
+            collection: Collection::Idle,
+            removals: 0,
+            positions: Vec::new(),
+        };
+        partition.extend(definition);
+        partition
+    }
+
+    /// Takes up fields that the definition has since gained.
+    pub fn extend(&mut self, definition: &Definition) {
+        for field in definition.fields.iter().skip(self.fields.len()) {
+            self.fields.push(index_of(field));
+            self.missing.push(Postings::default());
+        }
+    }
+
+    /// What postings of terms keep.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The terms of all text fields.
+    pub fn terms(&self) -> &Dictionary<Postings> {
+        &self.terms
+    }
+
+    /// The tags of a field; none if it has no tags.
+    pub fn tags(&self, field: usize) -> Option<&Dictionary<Postings>> {
+        match self.fields.get(field)? {
+            FieldIndex::Tags(tags) => Some(tags),
+            _ => None,
+        }
+    }
+
+    /// The numbers of a field; none if it has none.
+    pub fn numbers(&self, field: usize) -> Option<&Numbers> {
+        match self.fields.get(field)? {
+            FieldIndex::Numbers(numbers) => Some(numbers),
+            _ => None,
+        }
+    }
+
+    /// The documents without a field.
+    pub fn missing(&self, field: usize) -> Option<&Postings> {
+        self.missing.get(field)
+    }
+
+    /// The documents.
+    pub fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
+    /// While this stays equal, a number of a term or tag means the same name.
+    pub fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    /// Puts a document in the place of what its key had. `sequence` gives its number if the key is new. Returns whether
+    /// anything changed: contents that are equal are not indexed again.
+    pub fn put(&mut self, content: &mut Content, sequence: impl FnOnce() -> u64) -> bool {
+        let old = self.documents.find(&content.key);
+        let same = old.and_then(|id| self.documents.get(id));
+        if same.is_some_and(|document| document.fingerprint == content.fingerprint) {
+            return false;
+        }
+        let sequence = match old.and_then(|id| self.take(id)) {
+            Some(document) => document.sequence,
+            None => sequence(),
+        };
+        self.add(content, sequence);
+        true
+    }
+
+    /// Gives a document a new id, so that the page of its old one can go. Its contents are the same.
+    pub fn move_up(&mut self, content: &mut Content) {
+        if let Some(document) = self.documents.find(&content.key).and_then(|id| self.take(id)) {
+            self.add(content, document.sequence);
+        }
+    }
+
+    /// Removes a key's document. Returns whether there was one.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        self.documents.find(key).is_some_and(|id| self.take(id).is_some())
+    }
+
+    fn take(&mut self, id: DocId) -> Option<Document> {
+        let document = self.documents.remove(id)?;
+        for field in &mut self.fields {
+            if let FieldIndex::Numbers(numbers) = field {
+                numbers.remove(id);
+                numbers.drop_pages(self.documents.first_id());
+            }
+        }
+        self.dead += 1;
+        Some(document)
+    }
+
+    fn add(&mut self, content: &mut Content, sequence: u64) {
+        let id = self.documents.add(Document {
+            key: content.key.as_slice().into(),
+            sequence,
+            score: content.score,
+            length: content.terms.length(),
+            max_frequency: content.terms.max_frequency(),
+            fingerprint: content.fingerprint,
+            sortables: content.sortables.as_slice().into(),
+            payload: content.payload.take(),
+        });
+        let (layout, terms, positions) = (self.layout, &mut self.terms, &mut self.positions);
+        content.terms.each(|term| {
+            positions.clear();
+            if layout.positions {
+                encode_positions(positions, term.positions);
+            }
+            let number = terms.add(term.name).0;
+            if let Some(postings) = terms.at_mut(number) {
+                let entry = Entry { doc: id, frequency: term.frequency, mask: term.mask, positions };
+                postings.push(layout, entry);
+            }
+        });
+        let alone = Entry { doc: id, frequency: 1, mask: u128::MAX, positions: &[] };
+        for (field, tag) in &content.tags {
+            if let Some(FieldIndex::Tags(tags)) = self.fields.get_mut(*field) {
+                let number = tags.add(tag).0;
+                if let Some(postings) = tags.at_mut(number)
+                    && postings.last() != Some(id)
+                {
+                    postings.push(Layout::IDS, alone);
+                }
+            }
+        }
+        for run in content.numbers.chunk_by(|a, b| a.0 == b.0) {
+            if let Some(FieldIndex::Numbers(numbers)) = run.first().and_then(|run| self.fields.get_mut(run.0)) {
+                match run {
+                    [(_, value)] => numbers.add(id, &[*value]),
+                    _ => numbers.add(id, &run.iter().map(|&(_, value)| value).collect::<Vec<_>>()),
+                }
+            }
+        }
+        for &field in &content.missing {
+            if let Some(postings) = self.missing.get_mut(field) {
+                postings.push(Layout::IDS, alone);
+            }
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let dictionary = |names: &Dictionary<Postings>| {
+            names.heap_bytes() + names.iter().map(|(_, postings)| postings.heap_bytes()).sum::<usize>()
+        };
+        let fields = self.fields.iter().map(|field| match field {
+            FieldIndex::None => 0,
+            FieldIndex::Tags(tags) => dictionary(tags),
+            FieldIndex::Numbers(numbers) => numbers.heap_bytes(),
+        });
+        dictionary(&self.terms)
+            + fields.sum::<usize>()
+            + self.missing.iter().map(Postings::heap_bytes).sum::<usize>()
+            + self.documents.heap_bytes()
+    }
+
+    /// Whether so many documents have died that a collection is due, or one is under way.
+    pub fn wants_collection(&self) -> bool {
+        self.collection != Collection::Idle || self.dead > DEAD_MIN.max(self.documents.len() / 4)
+    }
+
+    /// Passes over about `count` terms or tags, and drops what dead documents have there. Returns whether the
+    /// collection is over.
+    pub fn collect(&mut self, count: usize) -> bool {
+        if self.collection == Collection::Idle {
+            self.dead = 0;
+            self.collection = Collection::Terms(0);
+        }
+        let (documents, layout) = (&self.documents, self.layout);
+        let mut removals = 0;
+        let mut sweep = |names: &mut Dictionary<Postings>, place, layout| {
+            names.sweep(place, count, |postings| {
+                postings.retain(layout, |id| documents.is_live(id));
+                removals += u64::from(postings.is_empty());
+                !postings.is_empty()
+            })
+        };
+        self.collection = match self.collection {
+            Collection::Idle | Collection::Terms(_) => {
+                let place = if let Collection::Terms(place) = self.collection { place } else { 0 };
+                match sweep(&mut self.terms, place, layout) {
+                    Some(place) => Collection::Terms(place),
+                    None => Collection::Field(0, 0),
+                }
+            }
+            Collection::Field(field, place) => match self.fields.get_mut(field) {
+                None => Collection::Idle,
+                Some(FieldIndex::Tags(tags)) => match sweep(tags, place, Layout::IDS) {
+                    Some(place) => Collection::Field(field, place),
+                    None => Collection::Field(field + 1, 0),
+                },
+                Some(_) => {
+                    self.missing[field].retain(Layout::IDS, |id| documents.is_live(id));
+                    Collection::Field(field + 1, 0)
+                }
+            },
+        };
+        self.removals += removals;
+        self.collection == Collection::Idle
+    }
+}
+
+#[cfg(test)]
+mod tests;
