@@ -3,6 +3,7 @@
 //! a document is a name and the values of its fields, a result is typed values.
 
 pub mod error;
+pub mod exec;
 pub mod index;
 pub mod schema;
 

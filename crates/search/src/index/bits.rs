@@ -8,7 +8,7 @@ pub const WINDOW: usize = 1 << 14;
 const WORDS: usize = WINDOW / 64;
 
 /// A set of the ids from `base` on, `base` being a multiple of [`WINDOW`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Bits {
     base: DocId,
     words: Box<[u64; WORDS]>,
@@ -23,6 +23,11 @@ impl Bits {
     /// All ids of the window that begins at `base`.
     pub fn full(base: DocId) -> Bits {
         Bits { base, words: Box::new([u64::MAX; WORDS]) }
+    }
+
+    /// Takes all ids out.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
     }
 
     /// The first id of the window.
@@ -99,6 +104,23 @@ impl Bits {
         self.words.iter().all(|&word| word == 0)
     }
 
+    /// Whether an id between `low` and `high`, both included, is there.
+    pub fn any_between(&self, low: DocId, high: DocId) -> bool {
+        let low = low.saturating_sub(self.base) as usize;
+        let high = (high.saturating_sub(self.base) as usize).min(WINDOW - 1);
+        if low > high {
+            return false;
+        }
+        let (first, last) = (low / 64, high / 64);
+        let (from, to) = (u64::MAX << (low % 64), u64::MAX >> (63 - high % 64));
+        if first == last {
+            return self.words[first] & from & to != 0;
+        }
+        self.words[first] & from != 0
+            || self.words[first + 1..last].iter().any(|&word| word != 0)
+            || self.words[last] & to != 0
+    }
+
     /// The smallest id, and the largest.
     pub fn bounds(&self) -> Option<(DocId, DocId)> {
         let first = self.words.iter().position(|&word| word != 0)?;
@@ -165,6 +187,12 @@ mod tests {
         assert_eq!(only.count(), 4);
         only.retain(|id| id % 2 == 0);
         assert_eq!(only.iter().collect::<Vec<_>>(), [base, base + 64]);
+        for low in [base - 9, base, base + 1, base + 62, base + 64, base + 200] {
+            for high in [base, base + 63, base + 127, base + 300, base + 2 * WINDOW as u64] {
+                let is_there = a.iter().any(|id| low <= id && id <= high);
+                assert_eq!(a.any_between(low, high), is_there, "{low} {high}");
+            }
+        }
         only.insert_words(1, &[0b11]);
         assert_eq!(only.iter().collect::<Vec<_>>(), [base, base + 64, base + 65]);
     }

@@ -206,7 +206,8 @@ impl Partition {
             }
         }
         for run in content.numbers.chunk_by(|a, b| a.0 == b.0) {
-            if let Some(FieldIndex::Numbers(numbers)) = run.first().and_then(|run| self.fields.get_mut(run.0)) {
+            if let Some(FieldIndex::Numbers(numbers)) = run.first().and_then(|run| self.fields.get_mut(run.0))
+            {
                 match run {
                     [(_, value)] => numbers.add(id, &[*value]),
                     _ => numbers.add(id, &run.iter().map(|&(_, value)| value).collect::<Vec<_>>()),
@@ -283,4 +284,4 @@ impl Partition {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -223,34 +223,34 @@ impl Postings {
         self.tail_len > 0 && self.tail_first < window.end() && self.last >= window.base()
     }
 
-    /// Adds to `window` the documents in it that have the term in one of the fields of `mask`.
-    pub fn fill(&self, layout: Layout, mask: u128, window: &mut Bits) {
+    /// Adds to `window` the documents in it that have the term in one of the fields of `mask`. Of documents that are
+    /// not in `wanted`, if that is given, any may be left out.
+    pub fn fill(&self, layout: Layout, mask: u128, wanted: Option<&Bits>, window: &mut Bits) {
         let mut ids = [0; BLOCK];
-        let begin = self.blocks.partition_point(|block| block.last < window.base());
-        for block in &self.blocks[begin..] {
-            if block.first >= window.end() {
-                break;
-            }
-            if layout.fields && !block.may_have(mask) {
+        for block in self.blocks_in(window) {
+            if layout.fields && !block.may_have(mask)
+                || wanted.is_some_and(|wanted| !wanted.any_between(block.first, block.last))
+            {
                 continue;
             }
-            let count = block.ids(&mut ids);
             if layout.fields && block.data[3] == MASK_EACH && mask != u128::MAX {
                 block.entries(layout, &mut |entry| {
                     if entry.mask & mask != 0 && window.covers(entry.doc) {
                         window.insert(entry.doc);
                     }
                 });
-            } else if window.covers(block.first) && window.covers(block.last) {
-                let base = block.first;
-                ids[..count].iter().for_each(|&id| window.insert(base + u64::from(id)));
+                continue;
+            }
+            let count = block.ids(&mut ids);
+            let docs = ids[..count].iter().map(|&id| block.first + u64::from(id));
+            if window.covers(block.first) && window.covers(block.last) {
+                docs.for_each(|doc| window.insert(doc));
             } else {
-                for &id in &ids[..count] {
-                    let doc = block.first + u64::from(id);
+                docs.for_each(|doc| {
                     if window.covers(doc) {
                         window.insert(doc);
                     }
-                }
+                });
             }
         }
         if self.tail_reaches(window) {
@@ -266,11 +266,8 @@ impl Postings {
     pub fn entries<'a>(&'a self, layout: Layout, wanted: &Bits, mut each: impl FnMut(Entry<'a>)) {
         let Some((low, high)) = wanted.bounds() else { return };
         for block in self.blocks_in(wanted) {
-            if block.last < low {
+            if block.last < low || block.first > high || !wanted.any_between(block.first, block.last) {
                 continue;
-            }
-            if block.first > high {
-                return;
             }
             block.entries(layout, &mut |entry| {
                 if wanted.contains(entry.doc) {

@@ -21,7 +21,7 @@ fn field(name: &str, kind: FieldKind) -> Field {
 }
 
 /// A text, a tag and a number.
-fn definition() -> Definition {
+pub(crate) fn definition() -> Definition {
     Definition {
         name: b"i".as_slice().into(),
         source: Source::Hash,
@@ -35,7 +35,10 @@ fn definition() -> Definition {
         options: Options::default(),
         stopwords: None,
         fields: vec![
-            field("t", FieldKind::Text(Text { weight: 1.0, no_stem: false, phonetic: None, suffixes: false })),
+            field(
+                "t",
+                FieldKind::Text(Text { weight: 1.0, no_stem: false, phonetic: None, suffixes: false }),
+            ),
             field("g", FieldKind::Tag(Tag { separator: Some(b','), case_sensitive: false, suffixes: false })),
             field("n", FieldKind::Numeric),
         ],
@@ -43,15 +46,15 @@ fn definition() -> Definition {
 }
 
 #[derive(Clone, Default)]
-struct Model {
-    words: Vec<&'static str>,
-    tags: Vec<&'static str>,
-    number: Option<f64>,
+pub(crate) struct Model {
+    pub words: Vec<&'static str>,
+    pub tags: Vec<&'static str>,
+    pub number: Option<f64>,
 }
 
-const WORDS: &[&str] = &["a", "b", "c", "dog", "cat", "house"];
+pub(crate) const WORDS: &[&str] = &["a", "b", "c", "dog", "cat", "house"];
 
-fn model(random: &mut Random) -> Model {
+pub(crate) fn model(random: &mut Random) -> Model {
     let mut some = |most| -> Vec<&'static str> {
         (0..random.below(most)).map(|_| WORDS[random.below(6) as usize]).collect()
     };
@@ -59,7 +62,7 @@ fn model(random: &mut Random) -> Model {
     Model { words, tags, number: (random.below(3) > 0).then(|| random.below(20) as f64) }
 }
 
-fn fill(content: &mut Content, key: &str, model: &Model, fingerprint: u64) {
+pub(crate) fn fill(content: &mut Content, key: &str, model: &Model, fingerprint: u64) {
     content.clear();
     content.key.extend_from_slice(key.as_bytes());
     content.fingerprint = fingerprint;
@@ -96,13 +99,13 @@ fn check(partition: &Partition, models: &BTreeMap<String, Model>, seed: u64) {
     for word in WORDS {
         let found = keys(partition, |window| {
             if let Some(postings) = partition.terms().get(word.as_bytes()) {
-                postings.fill(partition.layout(), u128::MAX, window);
+                postings.fill(partition.layout(), u128::MAX, None, window);
             }
         });
         assert_eq!(found, with(&|model| model.words.contains(word)), "seed {seed}");
         let found = keys(partition, |window| {
             if let Some(postings) = partition.tags(1).unwrap().get(word.as_bytes()) {
-                postings.fill(Layout::IDS, u128::MAX, window);
+                postings.fill(Layout::IDS, u128::MAX, None, window);
             }
         });
         assert_eq!(found, with(&|model| model.tags.contains(word)), "seed {seed}");
@@ -111,7 +114,7 @@ fn check(partition: &Partition, models: &BTreeMap<String, Model>, seed: u64) {
     let found = keys(partition, |window| partition.numbers(2).unwrap().fill(&range, window));
     assert_eq!(found, with(&|model| model.number.is_some_and(|number| range.has(number))), "seed {seed}");
     let found = keys(partition, |window| {
-        partition.missing(2).unwrap().fill(Layout::IDS, u128::MAX, window);
+        partition.missing(2).unwrap().fill(Layout::IDS, u128::MAX, None, window);
     });
     assert_eq!(found, with(&|model| model.number.is_none()), "seed {seed}");
 }

@@ -87,10 +87,17 @@ fn windows(random: &mut Random, layout: Layout, postings: &Postings, entries: &[
         let base = near / WINDOW as u64 * WINDOW as u64;
         let mask = if random.below(2) == 0 { u128::MAX } else { 1 << random.below(3) };
         let mut bits = Bits::empty(base);
-        postings.fill(layout, mask, &mut bits);
+        postings.fill(layout, mask, None, &mut bits);
         let inside: Vec<DocId> =
             entries.iter().filter(|e| bits.covers(e.0) && e.2 & mask != 0).map(|e| e.0).collect();
         assert_eq!(bits.iter().collect::<Vec<_>>(), inside, "seed {seed}");
+
+        let mut some = bits.clone();
+        some.retain(|id| id % 200 == 0);
+        let mut partly = Bits::empty(base);
+        postings.fill(layout, mask, Some(&some), &mut partly);
+        partly.and(&some);
+        assert!(partly.iter().eq(some.iter()), "seed {seed}");
 
         bits.retain(|id| id % 3 != 0);
         let mut found = Vec::new();

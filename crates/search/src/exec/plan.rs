@@ -1,0 +1,150 @@
+//! What a query looks for, without a partition: names of terms, ranges, and how they are joined.
+
+use std::collections::HashMap;
+
+use martlet_types::geo::Area;
+
+use crate::index::numbers::Range;
+
+/// A query. Fields are numbers in the schema, masks have a bit for each text field.
+#[derive(Debug)]
+pub enum Plan {
+    /// All documents.
+    All,
+    /// None.
+    Nothing,
+    /// Documents with a term.
+    Term {
+        /// The term.
+        name: Box<[u8]>,
+        /// In which text fields.
+        mask: u128,
+        /// The factor of its score.
+        weight: f64,
+    },
+    /// Documents with one of several terms.
+    Terms {
+        /// Which.
+        which: Expansion,
+        /// In which text fields.
+        mask: u128,
+        /// The factor of their scores.
+        weight: f64,
+    },
+    /// Documents with a tag.
+    Tag {
+        /// The field.
+        field: usize,
+        /// The tag.
+        name: Box<[u8]>,
+        /// The factor of its score.
+        weight: f64,
+    },
+    /// Documents with one of several tags.
+    Tags {
+        /// The field.
+        field: usize,
+        /// Which.
+        which: Expansion,
+        /// The factor of their scores.
+        weight: f64,
+    },
+    /// Documents with a number in a range.
+    Numbers {
+        /// The field.
+        field: usize,
+        /// The range.
+        range: Range,
+        /// The factor of their scores.
+        weight: f64,
+    },
+    /// Documents with a point in an area.
+    Points {
+        /// The field.
+        field: usize,
+        /// The area.
+        area: Box<Area>,
+        /// The factor of their scores.
+        weight: f64,
+    },
+    /// Documents without a field.
+    Missing {
+        /// The field.
+        field: usize,
+    },
+    /// The documents of these keys.
+    Keys(Vec<Box<[u8]>>),
+    /// Documents that are not found.
+    Not(Box<Plan>),
+    /// All documents; those that are found score higher.
+    Optional(Box<Plan>),
+    /// Documents that all children find.
+    And {
+        /// The children.
+        children: Children,
+        /// How near to each other they must find them.
+        order: Option<Order>,
+        /// The factor of their sum.
+        weight: f64,
+    },
+    /// Documents that at least one child finds.
+    Or {
+        /// The children.
+        children: Children,
+        /// The factor of their sum.
+        weight: f64,
+    },
+}
+
+/// The children of a node.
+pub type Children = Vec<Plan>;
+
+/// Names that a pattern stands for.
+#[derive(Debug)]
+pub struct Expansion {
+    /// Names begin with this: the part of the dictionary that is looked at.
+    pub prefix: Box<[u8]>,
+    /// Whether a name that begins so is meant; all are if there is no pattern.
+    pub pattern: Option<Box<dyn Pattern>>,
+    /// How many names are taken at most, in their order.
+    pub max: usize,
+}
+
+/// A test of names.
+pub trait Pattern: std::fmt::Debug + Send + Sync {
+    /// Whether the name is meant.
+    fn matches(&self, name: &[u8]) -> bool;
+}
+
+/// How near to each other the terms of an intersection must stand.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// How many other terms may stand between them; none: any number.
+    pub slop: Option<u32>,
+    /// Whether they must stand in the query's order.
+    pub in_order: bool,
+}
+
+impl Order {
+    /// The words of an exact phrase.
+    pub const PHRASE: Order = Order { slop: Some(0), in_order: true };
+}
+
+/// In how many documents of all partitions each name stands: terms, and tags by field.
+#[derive(Debug, Default)]
+pub struct Frequencies {
+    pub(super) terms: HashMap<Box<[u8]>, u64>,
+    pub(super) tags: HashMap<(usize, Box<[u8]>), u64>,
+}
+
+impl Plan {
+    /// Whether scores of what is found may differ: a filter's are all alike but for what the documents bring.
+    pub fn has_terms(&self) -> bool {
+        match self {
+            Plan::Term { .. } | Plan::Terms { .. } | Plan::Tag { .. } | Plan::Tags { .. } => true,
+            Plan::Optional(child) => child.has_terms(),
+            Plan::And { children, .. } | Plan::Or { children, .. } => children.iter().any(Plan::has_terms),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! A plan bound to a partition: the documents that it finds, a window at a time.
+
+use std::sync::Arc;
+
+use super::gather::Gathered;
+use super::near::is_near;
+use super::plan::{Expansion, Frequencies, Order, Plan};
+use super::score::{Explanation, Scoring, Subject, score};
+use crate::index::DocId;
+use crate::index::bits::{Bits, WINDOW};
+use crate::index::dictionary::Dictionary;
+use crate::index::numbers::Range;
+use crate::index::partition::Partition;
+use crate::index::postings::{Layout, Postings};
+use martlet_types::geo::Area;
+
+/// A range or area in which there are at most this many times fewer documents than in a partition is looked up in
+/// order; a wider one is looked for in the column.
+const NARROW: usize = 16;
+
+/// A query on its way through one partition. Every call must be given that partition.
+#[derive(Debug)]
+pub struct Run {
+    plan: Arc<Plan>,
+    frequencies: Arc<Frequencies>,
+    root: Node,
+    leaves: usize,
+    removals: u64,
+    /// The window to look at next, and the id at which the run ends.
+    next: DocId,
+    end: DocId,
+    /// Whether the bits of the nodes are kept, for scores.
+    scores: bool,
+}
+
+/// A node with its documents of the current window.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub kind: Kind,
+    pub bits: Option<Bits>,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    All,
+    Nothing,
+    /// Terms (without a field) or tags.
+    Lists {
+        field: Option<usize>,
+        lists: Vec<List>,
+        mask: u128,
+        weight: f64,
+        /// Whether it is one name and not one of several.
+        is_single: bool,
+        /// Its place among the leaves.
+        leaf: usize,
+        /// Where the expansion goes on, and how many names it may still take.
+        pending: Option<(Box<[u8]>, usize)>,
+    },
+    /// Numbers or points; the ids, if they are few.
+    Column {
+        field: usize,
+        what: Where,
+        few: Option<Vec<DocId>>,
+        weight: f64,
+    },
+    Missing {
+        field: usize,
+    },
+    Ids(Vec<DocId>),
+    Not(Box<Node>),
+    Optional(Box<Node>),
+    And {
+        children: Vec<Node>,
+        order: Option<Order>,
+        weight: f64,
+    },
+    Or {
+        children: Vec<Node>,
+        weight: f64,
+    },
+}
+
+/// The documents of one name.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct List {
+    pub number: u32,
+    /// In how many documents of the index the name stands.
+    pub documents: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Where {
+    Range(Range),
+    Area(Box<Area>),
+}
+
+impl Frequencies {
+    /// Adds what `plan` asks of a partition. To be called for every partition before the first run is made.
+    pub fn add(&mut self, plan: &Plan, partition: &Partition) {
+        let count = |names: Option<&Dictionary<Postings>>, name: &[u8]| {
+            names.and_then(|names| names.get(name)).map_or(0, |postings| postings.len() as u64)
+        };
+        match plan {
+            Plan::Term { name, .. } => {
+                *self.terms.entry(name.clone()).or_default() += count(Some(partition.terms()), name);
+            }
+            Plan::Tag { field, name, .. } => {
+                *self.tags.entry((*field, name.clone())).or_default() += count(partition.tags(*field), name);
+            }
+            Plan::Not(child) | Plan::Optional(child) => self.add(child, partition),
+            Plan::And { children, .. } | Plan::Or { children, .. } => {
+                children.iter().for_each(|child| self.add(child, partition));
+            }
+            _ => {}
+        }
+    }
+
+    fn of(&self, field: Option<usize>, name: &[u8], here: &Postings) -> u64 {
+        let known = match field {
+            None => self.terms.get(name),
+            Some(field) => self.tags.get(&(field, name.into())),
+        };
+        known.copied().unwrap_or(0).max(here.len() as u64)
+    }
+}
+
+impl Run {
+    /// Binds a plan. `scores` says whether scores will be asked for.
+    pub fn new(plan: Arc<Plan>, frequencies: Arc<Frequencies>, partition: &Partition, scores: bool) -> Run {
+        let documents = partition.documents();
+        let mut run = Run {
+            plan,
+            frequencies,
+            root: Node { kind: Kind::Nothing, bits: None },
+            leaves: 0,
+            removals: 0,
+            next: documents.first_id() / WINDOW as u64 * WINDOW as u64,
+            end: documents.next_id(),
+            scores,
+        };
+        run.bind(partition);
+        run
+    }
+
+    fn bind(&mut self, partition: &Partition) {
+        let mut binder = Binder { partition, frequencies: &self.frequencies, leaves: 0 };
+        self.root = binder.node(&self.plan);
+        self.leaves = binder.leaves;
+        self.removals = partition.removals();
+    }
+
+    /// Looks at up to `budget` names of the dictionaries for patterns. Returns whether it is done with that; windows
+    /// may be asked for then.
+    pub fn expand(&mut self, partition: &Partition, budget: usize) -> bool {
+        if self.removals != partition.removals() {
+            self.bind(partition);
+        }
+        let mut budget = budget.max(1);
+        expand(&mut self.root, &self.plan, partition, &self.frequencies, &mut budget)
+    }
+
+    /// How many documents it may find at most.
+    pub fn estimate(&self, partition: &Partition) -> usize {
+        estimate(&self.root, partition)
+    }
+
+    /// The live documents of the next window, or none behind the last. An empty window is returned as such.
+    pub fn window(&mut self, partition: &Partition) -> Option<Bits> {
+        if self.removals != partition.removals() {
+            self.bind(partition);
+            while !self.expand(partition, usize::MAX) {}
+        }
+        if self.next >= self.end {
+            return None;
+        }
+        let base = self.next;
+        self.next += WINDOW as u64;
+        let mut live = Bits::empty(base);
+        partition.documents().live(&mut live);
+        let mut found = Bits::empty(base);
+        if !live.is_empty() {
+            fill(&mut self.root, partition, &live, &mut found, self.scores);
+            found.and(&live);
+            if self.end < found.end() {
+                found.retain(|id| id < self.end);
+            }
+        }
+        Some(found)
+    }
+
+    /// Calls `each` with the documents of `found`, which `window` has just returned, and their scores.
+    pub fn scores(
+        &self,
+        partition: &Partition,
+        found: &Bits,
+        scoring: &Scoring<'_>,
+        mut each: impl FnMut(DocId, f64, Option<Explanation>),
+    ) {
+        let wants_terms = scoring.scorer.wants_terms();
+        let mut gathered = Gathered::new(self.leaves, scoring.scorer.wants_positions());
+        if wants_terms {
+            gathered.gather(&self.root, partition, found);
+        }
+        for id in found.iter() {
+            let Some(document) = partition.documents().get(id) else { continue };
+            let subject = Subject {
+                score: document.score,
+                length: document.length,
+                max_frequency: document.max_frequency,
+                payload: document.payload.as_deref(),
+            };
+            let tree = gathered.found(&self.root, id, wants_terms);
+            let mut explanation = scoring.explain.then(Explanation::default);
+            let value = score(scoring, &subject, &tree, explanation.as_mut());
+            each(id, value, explanation);
+        }
+    }
+}
+
+struct Binder<'a> {
+    partition: &'a Partition,
+    frequencies: &'a Frequencies,
+    leaves: usize,
+}
+
+impl Binder<'_> {
+    fn node(&mut self, plan: &Plan) -> Node {
+        Node { kind: self.kind(plan), bits: None }
+    }
+
+    fn kind(&mut self, plan: &Plan) -> Kind {
+        match plan {
+            Plan::All => Kind::All,
+            Plan::Nothing => Kind::Nothing,
+            Plan::Term { name, mask, weight } => self.name(None, name, *mask, *weight),
+            Plan::Tag { field, name, weight } => self.name(Some(*field), name, u128::MAX, *weight),
+            Plan::Terms { which, mask, weight } => self.names(None, which, *mask, *weight),
+            Plan::Tags { field, which, weight } => self.names(Some(*field), which, u128::MAX, *weight),
+            Plan::Numbers { field, range, weight } => {
+                self.column(*field, Where::Range(*range), vec![*range], *weight)
+            }
+            Plan::Points { field, area, weight } => {
+                let included = |range: std::ops::Range<u64>| Range {
+                    min: std::ops::Bound::Included(range.start as f64),
+                    max: std::ops::Bound::Excluded(range.end as f64),
+                };
+                let ranges = area.score_ranges().into_iter().map(included).collect();
+                self.column(*field, Where::Area(area.clone()), ranges, *weight)
+            }
+            Plan::Missing { field } => Kind::Missing { field: *field },
+            Plan::Keys(keys) => {
+                let documents = self.partition.documents();
+                let mut ids: Vec<DocId> = keys.iter().filter_map(|key| documents.find(key)).collect();
+                ids.sort_unstable();
+                Kind::Ids(ids)
+            }
+            Plan::Not(child) => Kind::Not(Box::new(self.node(child))),
+            Plan::Optional(child) => Kind::Optional(Box::new(self.node(child))),
+            Plan::And { children, order, weight } => {
+                let mut children: Vec<Node> = children.iter().map(|child| self.node(child)).collect();
+                if !order.is_some_and(|order| order.in_order) {
+                    children.sort_by_key(|child| estimate(child, self.partition));
+                }
+                Kind::And { children, order: *order, weight: *weight }
+            }
+            Plan::Or { children, weight } => Kind::Or {
+                children: children.iter().map(|child| self.node(child)).collect(),
+                weight: *weight,
+            },
+        }
+    }
+
+    fn leaf(&mut self) -> usize {
+        self.leaves += 1;
+        self.leaves - 1
+    }
+
+    fn name(&mut self, field: Option<usize>, name: &[u8], mask: u128, weight: f64) -> Kind {
+        let lists = names_of(self.partition, field).and_then(|names| {
+            let number = names.number(name)?;
+            let (_, postings) = names.at(number)?;
+            Some(List { number, documents: self.frequencies.of(field, name, postings) })
+        });
+        let leaf = self.leaf();
+        let lists = lists.into_iter().collect();
+        Kind::Lists { field, lists, mask, weight, is_single: true, leaf, pending: None }
+    }
+
+    fn names(&mut self, field: Option<usize>, which: &Expansion, mask: u128, weight: f64) -> Kind {
+        let pending = Some((which.prefix.clone(), which.max));
+        let leaf = self.leaf();
+        Kind::Lists { field, lists: Vec::new(), mask, weight, is_single: false, leaf, pending }
+    }
+
+    fn column(&mut self, field: usize, what: Where, ranges: Vec<Range>, weight: f64) -> Kind {
+        let few = self.partition.numbers(field).and_then(|numbers| {
+            let count: usize = ranges.iter().map(|range| numbers.count(range)).sum();
+            (count <= self.partition.documents().len() / NARROW).then(|| {
+                let mut ids: Vec<DocId> = ranges.into_iter().flat_map(|range| numbers.ids(range)).collect();
+                if let Where::Area(area) = &what {
+                    ids.retain(|&id| numbers.get(id).any(|cell| area.find(cell).is_some()));
+                }
+                ids.sort_unstable();
+                ids.dedup();
+                ids
+            })
+        });
+        Kind::Column { field, what, few, weight }
+    }
+}
+
+/// The dictionary of terms, or of a field's tags.
+pub(super) fn names_of(partition: &Partition, field: Option<usize>) -> Option<&Dictionary<Postings>> {
+    match field {
+        None => Some(partition.terms()),
+        Some(field) => partition.tags(field),
+    }
+}
+
+/// What lists of terms, or of tags, keep.
+pub(super) fn layout_of(partition: &Partition, field: Option<usize>) -> Layout {
+    if field.is_none() { partition.layout() } else { Layout::IDS }
+}
+
+fn expand(
+    node: &mut Node,
+    plan: &Plan,
+    partition: &Partition,
+    frequencies: &Frequencies,
+    budget: &mut usize,
+) -> bool {
+    match (&mut node.kind, plan) {
+        (Kind::Lists { field, lists, pending, .. }, Plan::Terms { which, .. } | Plan::Tags { which, .. }) => {
+            let Some((from, left)) = pending else { return true };
+            let Some(names) = names_of(partition, *field) else {
+                *pending = None;
+                return true;
+            };
+            let mut stopped = None;
+            for (name, number) in names.from(from).take_while(|(name, _)| name.starts_with(&which.prefix)) {
+                if *left == 0 {
+                    break;
+                }
+                if *budget == 0 {
+                    stopped = Some(name.into());
+                    break;
+                }
+                *budget -= 1;
+                if which.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
+                    && let Some((_, postings)) = names.at(number)
+                {
+                    lists.push(List { number, documents: frequencies.of(*field, name, postings) });
+                    *left -= 1;
+                }
+            }
+            let left = *left;
+            *pending = stopped.map(|name| (name, left));
+            pending.is_none()
+        }
+        (Kind::Not(node), Plan::Not(plan)) => expand(node, plan, partition, frequencies, budget),
+        (Kind::Optional(child), Plan::Optional(plan)) => expand(child, plan, partition, frequencies, budget),
+        (Kind::Or { children, .. }, Plan::Or { children: plans, .. }) => children
+            .iter_mut()
+            .zip(plans)
+            .all(|(node, plan)| expand(node, plan, partition, frequencies, budget)),
+        // The children of an intersection have been sorted: each knows its leaf.
+        (Kind::And { children, .. }, Plan::And { children: plans, .. }) => {
+            let mut order: Vec<usize> = (0..children.len()).collect();
+            order.sort_by_key(|&at| first_leaf(&children[at]).unwrap_or(usize::MAX));
+            let with_leaves = plans.iter().filter(|plan| has_leaf(plan));
+            order
+                .into_iter()
+                .zip(with_leaves)
+                .all(|(at, plan)| expand(&mut children[at], plan, partition, frequencies, budget))
+        }
+        _ => true,
+    }
+}
+
+/// The number of the first leaf below a node.
+fn first_leaf(node: &Node) -> Option<usize> {
+    match &node.kind {
+        Kind::Lists { leaf, .. } => Some(*leaf),
+        Kind::Not(child) | Kind::Optional(child) => first_leaf(child),
+        Kind::And { children, .. } | Kind::Or { children, .. } => {
+            children.iter().filter_map(first_leaf).min()
+        }
+        _ => None,
+    }
+}
+
+fn has_leaf(plan: &Plan) -> bool {
+    match plan {
+        Plan::Term { .. } | Plan::Terms { .. } | Plan::Tag { .. } | Plan::Tags { .. } => true,
+        Plan::Not(child) | Plan::Optional(child) => has_leaf(child),
+        Plan::And { children, .. } | Plan::Or { children, .. } => children.iter().any(has_leaf),
+        _ => false,
+    }
+}
+
+fn estimate(node: &Node, partition: &Partition) -> usize {
+    let all = partition.documents().len();
+    match &node.kind {
+        Kind::All | Kind::Not(_) | Kind::Optional(_) => all,
+        Kind::Nothing => 0,
+        Kind::Lists { pending: Some(_), .. } => all,
+        Kind::Lists { field, lists, .. } => {
+            let names = names_of(partition, *field);
+            let count =
+                |list: &List| names.and_then(|names| names.at(list.number)).map_or(0, |(_, p)| p.len());
+            lists.iter().map(count).sum::<usize>().min(all)
+        }
+        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) => ids.len(),
+        Kind::Column { field, what: Where::Range(range), .. } => {
+            partition.numbers(*field).map_or(0, |numbers| numbers.count(range))
+        }
+        Kind::Column { .. } => all,
+        Kind::Missing { field } => partition.missing(*field).map_or(0, Postings::len),
+        Kind::And { children, .. } => {
+            children.iter().map(|child| estimate(child, partition)).min().unwrap_or(0)
+        }
+        Kind::Or { children, .. } => {
+            children.iter().map(|child| estimate(child, partition)).sum::<usize>().min(all)
+        }
+    }
+}
+
+/// Adds to `window`, which is empty, the documents that a node finds; those outside `wanted` may be left out.
+fn fill(node: &mut Node, partition: &Partition, wanted: &Bits, window: &mut Bits, keep: bool) {
+    match &mut node.kind {
+        Kind::All => window.or(wanted),
+        Kind::Nothing => {}
+        Kind::Lists { field, lists, mask, .. } => {
+            let Some(names) = names_of(partition, *field) else { return };
+            let layout = layout_of(partition, *field);
+            for list in lists.iter() {
+                if let Some((_, postings)) = names.at(list.number) {
+                    postings.fill(layout, *mask, Some(wanted), window);
+                }
+            }
+        }
+        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) => {
+            let begin = ids.partition_point(|&id| id < window.base());
+            let end = window.end();
+            for &id in ids[begin..].iter().take_while(|&&id| id < end) {
+                window.insert(id);
+            }
+        }
+        Kind::Column { field, what, .. } => {
+            let Some(numbers) = partition.numbers(*field) else { return };
+            match what {
+                Where::Range(range) => numbers.fill(range, window),
+                Where::Area(area) => {
+                    window.or(wanted);
+                    window.retain(|id| numbers.get(id).any(|cell| area.find(cell).is_some()));
+                }
+            }
+        }
+        Kind::Missing { field } => {
+            if let Some(postings) = partition.missing(*field) {
+                postings.fill(Layout::IDS, u128::MAX, Some(wanted), window);
+            }
+        }
+        Kind::Not(child) => {
+            let mut without = Bits::empty(window.base());
+            fill(child, partition, wanted, &mut without, false);
+            window.or(wanted);
+            window.and_not(&without);
+        }
+        Kind::Optional(child) => {
+            if keep {
+                let mut with = Bits::empty(window.base());
+                fill(child, partition, wanted, &mut with, keep);
+                child.bits = Some(with);
+            }
+            window.or(wanted);
+        }
+        Kind::Or { children, .. } => {
+            for child in children {
+                if keep {
+                    let mut one = Bits::empty(window.base());
+                    fill(child, partition, wanted, &mut one, keep);
+                    window.or(&one);
+                } else {
+                    fill_into(child, partition, wanted, window);
+                }
+            }
+        }
+        Kind::And { children, order, .. } => {
+            fill_all(children, partition, wanted, window, keep);
+            if let Some(order) = *order
+                && !window.is_empty()
+            {
+                keep_near(children, partition, window, order);
+            }
+        }
+    }
+    node.bits = keep.then(|| window.clone());
+}
+
+/// As `fill`, for a window that is not empty.
+fn fill_into(node: &mut Node, partition: &Partition, wanted: &Bits, window: &mut Bits) {
+    if let Kind::Lists { .. } = node.kind {
+        return fill(node, partition, wanted, window, false);
+    }
+    let mut one = Bits::empty(window.base());
+    fill(node, partition, wanted, &mut one, false);
+    window.or(&one);
+}
+
+/// The documents that all children find.
+fn fill_all(children: &mut [Node], partition: &Partition, wanted: &Bits, window: &mut Bits, keep: bool) {
+    window.or(wanted);
+    let mut one = Bits::empty(window.base());
+    for child in children {
+        if window.is_empty() {
+            return;
+        }
+        one.clear();
+        fill(child, partition, window, &mut one, keep);
+        window.and(&one);
+    }
+}
+
+/// Keeps the documents in which the children's terms stand as `order` wants.
+fn keep_near(children: &mut [Node], partition: &Partition, window: &mut Bits, order: Order) {
+    let leaves = children.iter().filter_map(last_leaf).max().map_or(0, |leaf| leaf + 1);
+    let mut gathered = Gathered::new(leaves, true);
+    for child in children.iter_mut() {
+        // Parts of a child say which documents they find: each again, for those that are left.
+        let mut one = Bits::empty(window.base());
+        fill(child, partition, window, &mut one, true);
+        gathered.gather(child, partition, window);
+    }
+    window.retain(|id| {
+        let lists: Vec<Vec<u32>> =
+            children.iter().filter_map(|child| gathered.found(child, id, true).places()).collect();
+        is_near(&lists, order)
+    });
+}
+
+fn last_leaf(node: &Node) -> Option<usize> {
+    match &node.kind {
+        Kind::Lists { leaf, .. } => Some(*leaf),
+        Kind::Not(child) | Kind::Optional(child) => last_leaf(child),
+        Kind::And { children, .. } | Kind::Or { children, .. } => children.iter().filter_map(last_leaf).max(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

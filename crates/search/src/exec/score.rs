@@ -1,0 +1,364 @@
+//! Scores, by RediSearch's formulas, and their explanations in its words.
+
+use super::near;
+
+/// How documents are scored.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub enum Scorer {
+    /// Term frequency, inverse document frequency, by the document's most frequent term and the distance.
+    #[default]
+    TfIdf,
+    /// The same by the document's length.
+    TfIdfDocNorm,
+    /// RediSearch's older BM25, by the distance.
+    Bm25,
+    /// BM25 as others know it.
+    Bm25Std,
+    /// BM25STD between 0 and 1 by the hyperbolic tangent.
+    Bm25StdTanh,
+    /// The frequencies alone: the greatest of alternatives.
+    DisMax,
+    /// The document's own score.
+    DocScore,
+    /// The reciprocal of the bits in which payloads differ.
+    Hamming,
+}
+
+impl Scorer {
+    /// The scorer of this name, in any case.
+    pub fn parse(name: &[u8]) -> Option<Scorer> {
+        const NAMES: &[(&str, Scorer)] = &[
+            ("TFIDF", Scorer::TfIdf),
+            ("TFIDF.DOCNORM", Scorer::TfIdfDocNorm),
+            ("BM25", Scorer::Bm25),
+            ("BM25STD", Scorer::Bm25Std),
+            ("BM25STD.TANH", Scorer::Bm25StdTanh),
+            ("DISMAX", Scorer::DisMax),
+            ("DOCSCORE", Scorer::DocScore),
+            ("HAMMING", Scorer::Hamming),
+        ];
+        NAMES.iter().find(|(n, _)| n.as_bytes().eq_ignore_ascii_case(name)).map(|&(_, scorer)| scorer)
+    }
+
+    /// Whether it looks at terms, and not at the document alone.
+    pub fn wants_terms(self) -> bool {
+        !matches!(self, Scorer::DocScore | Scorer::Hamming)
+    }
+
+    /// Whether it looks at positions.
+    pub fn wants_positions(self) -> bool {
+        matches!(self, Scorer::TfIdf | Scorer::TfIdfDocNorm | Scorer::Bm25)
+    }
+}
+
+/// What scores depend on beside the document.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Documents of the index.
+    pub documents: u64,
+    /// The mean of their lengths.
+    pub average_length: f64,
+}
+
+impl Statistics {
+    /// The inverse document frequency of TFIDF and BM25: a whole number.
+    pub fn idf(&self, frequency: u64) -> f64 {
+        let ratio = 1.0 + (self.documents as f64 + 1.0) / frequency.max(1) as f64;
+        f64::from(ratio.log2().floor() as i32)
+    }
+
+    /// The one of BM25STD.
+    pub fn bm25_idf(&self, frequency: u64) -> f64 {
+        let (total, with) = (self.documents as f64, frequency as f64);
+        (1.0 + (total - with + 0.5) / (with + 0.5)).max(1.0).ln()
+    }
+}
+
+/// How the documents of a query are scored.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Scoring<'a> {
+    /// The formula.
+    pub scorer: Scorer,
+    /// What it depends on beside the document.
+    pub statistics: Statistics,
+    /// The query's payload, for HAMMING.
+    pub payload: Option<&'a [u8]>,
+    /// Whether scores come with their explanations.
+    pub explain: bool,
+}
+
+/// An explanation: a line, and those of its parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explanation {
+    /// The line.
+    pub text: String,
+    /// What it is made of.
+    pub parts: Vec<Explanation>,
+}
+
+/// What a query found in one document: a tree as the query's, of the parts that the document has.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    /// A term, or a tag.
+    Term {
+        name: &'a [u8],
+        weight: f64,
+        frequency: u32,
+        /// In how many documents of the index it stands.
+        documents: u64,
+        /// Where it stands; none for tags.
+        places: Option<Vec<u32>>,
+    },
+    /// Something without terms.
+    Other { weight: f64, frequency: u32 },
+    /// Several.
+    Many { weight: f64, parts: Vec<Found<'a>>, is_union: bool },
+}
+
+/// The document's part of a score.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Subject<'a> {
+    pub score: f32,
+    pub length: u32,
+    pub max_frequency: u32,
+    pub payload: Option<&'a [u8]>,
+}
+
+impl Found<'_> {
+    /// Positions of all terms below; none if this is of a kind that has none.
+    pub(super) fn places(&self) -> Option<Vec<u32>> {
+        match self {
+            Found::Term { places, .. } => places.clone().filter(|places| !places.is_empty()),
+            Found::Other { .. } => None,
+            Found::Many { parts, .. } => {
+                let has_terms = parts.iter().any(Found::has_terms);
+                let mut all: Vec<u32> = parts.iter().filter_map(Found::places).flatten().collect();
+                all.sort_unstable();
+                has_terms.then_some(all)
+            }
+        }
+    }
+
+    fn has_terms(&self) -> bool {
+        match self {
+            Found::Term { .. } => true,
+            Found::Other { .. } => false,
+            Found::Many { parts, .. } => parts.iter().any(Found::has_terms),
+        }
+    }
+
+    fn distance(&self) -> u32 {
+        match self {
+            Found::Many { parts, .. } if parts.len() > 1 => {
+                near::distance(&parts.iter().map(Found::places).collect::<Vec<_>>())
+            }
+            _ => 1,
+        }
+    }
+}
+
+/// BM25's constants.
+const B: f64 = 0.5;
+const K1: f64 = 1.2;
+
+/// The score of a document, and how it came about, if `explain` is there.
+pub(super) fn score(
+    scoring: &Scoring<'_>,
+    subject: &Subject<'_>,
+    found: &Found<'_>,
+    mut explain: Option<&mut Explanation>,
+) -> f64 {
+    let (scorer, statistics) = (scoring.scorer, &scoring.statistics);
+    let own = f64::from(subject.score);
+    match scorer {
+        Scorer::TfIdf | Scorer::TfIdfDocNorm => {
+            let norm = match scorer {
+                Scorer::TfIdf => subject.max_frequency,
+                _ => subject.length,
+            };
+            if subject.score == 0.0 {
+                note(explain, || "Document score is 0".to_owned());
+                return 0.0;
+            }
+            let terms = tf_idf(statistics, found, part(&mut explain));
+            // Documents without text count as one term.
+            let norm = norm.max(1);
+            let distance = found.distance();
+            note(explain, || {
+                format!(
+                    "Final TFIDF : words TFIDF {terms:.2} * document score {own:.2} / norm {norm} / slop {distance}"
+                )
+            });
+            terms * own / f64::from(norm) / f64::from(distance)
+        }
+        Scorer::Bm25 => {
+            let terms = bm25(statistics, found, part(&mut explain));
+            let distance = found.distance();
+            note(explain, || {
+                format!("Final BM25 : words BM25 {terms:.2} * document score {own:.2} / slop {distance}")
+            });
+            terms * own / f64::from(distance)
+        }
+        Scorer::Bm25Std | Scorer::Bm25StdTanh => {
+            let terms = bm25_std(statistics, subject, found, part(&mut explain));
+            let score = terms * own;
+            note(explain, || format!("Final BM25 : words BM25 {terms:.2} * document score {own:.2}"));
+            if scorer == Scorer::Bm25StdTanh { (score / 4.0).tanh() } else { score }
+        }
+        Scorer::DisMax => dis_max(found, explain),
+        Scorer::DocScore => {
+            note(explain, || format!("Document's score is {own:.2}"));
+            own
+        }
+        Scorer::Hamming => hamming(subject.payload, scoring.payload, explain),
+    }
+}
+
+fn note(explain: Option<&mut Explanation>, text: impl FnOnce() -> String) {
+    if let Some(explain) = explain {
+        explain.text = text();
+    }
+}
+
+/// A new part of an explanation.
+fn part<'a>(explain: &'a mut Option<&mut Explanation>) -> Option<&'a mut Explanation> {
+    let explain = explain.as_deref_mut()?;
+    explain.parts.push(Explanation::default());
+    explain.parts.last_mut()
+}
+
+fn tf_idf(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
+    match found {
+        Found::Term { weight, frequency, documents, .. } => {
+            let idf = statistics.idf(*documents);
+            let score = weight * f64::from(*frequency) * idf;
+            note(explain, || {
+                format!("(TFIDF {score:.2} = Weight {weight:.2} * TF {frequency} * IDF {idf:.2})")
+            });
+            score
+        }
+        Found::Other { weight, frequency } => {
+            let score = weight * f64::from(*frequency);
+            note(explain, || format!("(TFIDF {score:.2} = Weight {weight:.2} * Frequency {frequency})"));
+            score
+        }
+        Found::Many { weight, parts, .. } => {
+            let sum: f64 = parts.iter().map(|found| tf_idf(statistics, found, part(&mut explain))).sum();
+            let score = weight * sum;
+            note(explain, || format!("(Weight {weight:.2} * total children TFIDF {sum:.2})"));
+            score
+        }
+    }
+}
+
+fn bm25(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
+    let average = statistics.average_length;
+    let one = |idf: f64, frequency: u32| {
+        let f = f64::from(frequency);
+        idf * f / (f + K1 * (1.0 - B + B * average))
+    };
+    match found {
+        Found::Term { frequency, documents, .. } => {
+            let idf = statistics.idf(*documents);
+            let score = one(idf, *frequency);
+            note(explain, || {
+                format!(
+                    "({score:.2} = IDF {idf:.2} * F {frequency} / (F {frequency} + k1 {K1:.1} * (1 - b {B:.1} + b \
+                     {B:.1} * Average Len {average:.2})))"
+                )
+            });
+            score
+        }
+        Found::Many { weight, parts, .. } => {
+            let sum: f64 = parts.iter().map(|found| bm25(statistics, found, part(&mut explain))).sum();
+            note(explain, || format!("(Weight {weight:.2} * children BM25 {sum:.2})"));
+            weight * sum
+        }
+        Found::Other { frequency: 0, .. } => {
+            note(explain, || "Frequency 0 -> value 0".to_owned());
+            0.0
+        }
+        Found::Other { weight, frequency } => {
+            let score = weight * f64::from(*frequency);
+            note(explain, || format!("({score:.2} = Weight {weight:.2} * Frequency {frequency})"));
+            score
+        }
+    }
+}
+
+fn bm25_std(
+    statistics: &Statistics,
+    subject: &Subject<'_>,
+    found: &Found<'_>,
+    mut explain: Option<&mut Explanation>,
+) -> f64 {
+    let average = statistics.average_length;
+    match found {
+        Found::Term { name, weight, frequency, documents, .. } => {
+            let idf = statistics.bm25_idf(*documents);
+            let (f, length) = (f64::from(*frequency), subject.length);
+            let below = f + K1 * (1.0 - B + B * f64::from(length) / average);
+            let score = weight * idf * f * (K1 + 1.0) / below;
+            note(explain, || {
+                format!(
+                    "{}: ({score:.2} = IDF {idf:.2} * (F {f:.2} * (k1 {K1:.1} + 1)) / (F {f:.2} + k1 {K1:.1} * (1 - b \
+                     {B:.1} + b {B:.1} * Doc Len {length} / Average Doc Len {average:.2})))",
+                    String::from_utf8_lossy(name)
+                )
+            });
+            score
+        }
+        Found::Many { weight, parts, .. } => {
+            let sum: f64 =
+                parts.iter().map(|found| bm25_std(statistics, subject, found, part(&mut explain))).sum();
+            note(explain, || format!("(Weight {weight:.2} * children BM25 {sum:.2})"));
+            weight * sum
+        }
+        Found::Other { frequency: 0, .. } => {
+            note(explain, || "Frequency 0 -> value 0".to_owned());
+            0.0
+        }
+        Found::Other { weight, frequency } => {
+            let score = weight * f64::from(*frequency);
+            note(explain, || format!("({score:.2} = Weight {weight:.2} * Frequency {frequency})"));
+            score
+        }
+    }
+}
+
+fn dis_max(found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
+    match found {
+        Found::Term { weight, frequency, .. } | Found::Other { weight, frequency } => {
+            let score = weight * f64::from(*frequency);
+            note(explain, || format!("DISMAX {score:.2} = Weight {weight:.2} * Frequency {frequency}"));
+            score
+        }
+        Found::Many { weight, parts, is_union } => {
+            let scores = parts.iter().map(|found| dis_max(found, part(&mut explain)));
+            let joined: f64 = if *is_union { scores.fold(0.0, f64::max) } else { scores.sum() };
+            let score = weight * joined;
+            note(explain, || format!("{score:.2} = Weight {weight:.2} * children DISMAX {joined:.2}"));
+            score
+        }
+    }
+}
+
+fn hamming(payload: Option<&[u8]>, query: Option<&[u8]>, explain: Option<&mut Explanation>) -> f64 {
+    let (Some(payload), Some(query)) = (payload, query) else {
+        note(explain, || "Payloads provided to scorer vary in length".to_owned());
+        return 0.0;
+    };
+    if payload.is_empty() || payload.len() != query.len() {
+        note(explain, || "Payloads provided to scorer vary in length".to_owned());
+        return 0.0;
+    }
+    let bits: u32 = payload.iter().zip(query).map(|(a, b)| (a ^ b).count_ones()).sum();
+    let score = 1.0 / (f64::from(bits) + 1.0);
+    note(explain, || {
+        format!(
+            "String length is {}. Bit count is {bits}. Result is (1 / count + 1) = {score:.2}",
+            payload.len()
+        )
+    });
+    score
+}
