@@ -6,5 +6,6 @@ pub mod error;
 pub mod exec;
 pub mod index;
 pub mod schema;
+pub mod text;
 
 pub use error::Error;
