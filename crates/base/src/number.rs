@@ -217,11 +217,18 @@ pub fn format_f64(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
 /// Writes a double with seventeen significant digits, trailing zeros removed, as C's `%.17g` and as Redis
 /// does in ZSCAN for large sorted sets.
 pub fn format_f64_seventeen(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
+    format_f64_significant(value, 17, buffer)
+}
+
+/// Writes a double with `precision` significant digits, trailing zeros removed, as C's `%.*g` does; NaN has no
+/// sign. A precision of 0 is 1, and one above 17 is 17.
+pub fn format_f64_significant(value: f64, precision: usize, buffer: &mut NumberBuffer) -> &[u8] {
+    let precision = precision.clamp(1, 17);
     if !value.is_finite() || value == 0.0 {
         return format_f64(value, buffer);
     }
-    // One digit before the point and sixteen after it, then the exponent.
-    let text = format!("{:.16e}", value.abs());
+    // One digit before the point and the others after it, then the exponent.
+    let text = format!("{:.*e}", precision - 1, value.abs());
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b'.').collect();
@@ -231,7 +238,7 @@ pub fn format_f64_seventeen(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     if value < 0.0 {
         writer.push(b'-');
     }
-    if (-4..17).contains(&exponent) {
+    if (-4..precision as i32).contains(&exponent) {
         writer.plain(digits, exponent - count as i32 + 1);
     } else {
         writer.scientific(digits, exponent, 2);

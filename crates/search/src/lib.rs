@@ -2,9 +2,12 @@
 //! the structures of an index, and aggregation. This crate knows no server, no keys and no protocol:
 //! a document is a name and the values of its fields, a result is typed values.
 
+pub mod aggregate;
+pub mod arguments;
 pub mod error;
 pub mod exec;
 pub mod index;
+pub mod number;
 pub mod schema;
 pub mod text;
 

@@ -215,17 +215,21 @@ fn bounds_saturate() {
 
 proptest! {
     #[test]
-    fn seventeen_digits_as_c_writes_them(bits: u64, small in -1_000_000i32..1_000_000) {
+    fn significant_digits_as_c_writes_them(bits: u64, small in -1_000_000i32..1_000_000, precision in 1usize..18) {
         for value in [f64::from_bits(bits), f64::from(small) / 1000.0] {
             prop_assume!(value.is_finite());
             let mut theirs = [0u8; 64];
-            // SAFETY: the buffer is longer than any such text, and the format fits the argument.
+            // SAFETY: the buffer is longer than any such text, and the format fits the arguments.
             let len = unsafe {
-                libc::snprintf(theirs.as_mut_ptr().cast(), theirs.len(), c"%.17g".as_ptr(), value)
+                let c_precision = precision as libc::c_int;
+                libc::snprintf(theirs.as_mut_ptr().cast(), theirs.len(), c"%.*g".as_ptr(), c_precision, value)
             };
             let mut buffer = NumberBuffer::new();
-            prop_assert_eq!(format_f64_seventeen(value, &mut buffer), &theirs[..len as usize]);
+            prop_assert_eq!(format_f64_significant(value, precision, &mut buffer), &theirs[..len as usize]);
         }
+        let value = f64::from_bits(bits);
+        let (mut one, mut two) = (NumberBuffer::new(), NumberBuffer::new());
+        prop_assert_eq!(format_f64_seventeen(value, &mut one), format_f64_significant(value, 17, &mut two));
     }
 
     #[test]
