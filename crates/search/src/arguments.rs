@@ -137,9 +137,9 @@ impl<'a> Cursor<'a> {
         self.bounded(least, i64::MAX, false)
     }
 
-    /// An integer of 64 bits that is not negative.
-    pub fn u64(&mut self) -> Result<u64, Refused> {
-        self.bounded(0, i64::MAX, false).map(|integer| integer as u64)
+    /// An integer of 63 bits at or above `least`, which is not negative.
+    pub fn u64(&mut self, least: u32) -> Result<u64, Refused> {
+        self.bounded(i64::from(least), i64::MAX, false).map(|integer| integer as u64)
     }
 
     /// An integer of 32 bits at or above `least`, which is not negative.
@@ -152,10 +152,9 @@ impl<'a> Cursor<'a> {
         self.bounded(i64::from(i32::MIN), i64::from(i32::MAX), true).map(|integer| integer as i32)
     }
 
-    /// A number.
+    /// A number; where there is no argument, [`Refused::Parse`], as RediSearch has it.
     pub fn f64(&mut self) -> Result<f64, Refused> {
-        let text = self.peek().ok_or(Refused::Missing)?;
-        let double = self.double_of(text)?;
+        let double = self.double_of(self.peek().ok_or(Refused::Parse)?)?;
         self.take_next();
         Ok(double)
     }

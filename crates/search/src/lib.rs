@@ -4,6 +4,7 @@
 
 pub mod aggregate;
 pub mod arguments;
+pub mod definition;
 pub mod error;
 pub mod exec;
 pub mod index;
