@@ -56,9 +56,13 @@ fn selector_fields(selector: &Selector, shows_databases: bool) -> usize {
     3 + usize::from(databases(selector, shows_databases).is_some())
 }
 
-fn databases(selector: &Selector, shows_all: bool) -> Option<Vec<u8>> {
+/// The rule about databases; Valkey's field has an empty string for none at all.
+fn databases(selector: &Selector, is_always_shown: bool) -> Option<Vec<u8>> {
+    if is_always_shown && selector.allows_no_database() {
+        return Some(Vec::new());
+    }
     let rule = selector.describe_databases().map(String::into_bytes);
-    rule.or_else(|| shows_all.then(|| b"alldbs".to_vec()))
+    rule.or_else(|| is_always_shown.then(|| b"alldbs".to_vec()))
 }
 
 fn write_selector(reply: &mut Reply, selector: &Selector, shows_databases: bool) {

@@ -14,8 +14,6 @@ pub struct Rules<'a> {
     pub table: &'a Table,
     /// Whether a user may use all channels until a rule says otherwise (`acl-pubsub-default`).
     pub all_channels: bool,
-    /// Number of databases.
-    pub databases: usize,
 }
 
 /// A request that a user wants to run.
@@ -29,6 +27,8 @@ pub struct Request<'a> {
     pub args: Args<'a>,
     /// The selected database.
     pub db: usize,
+    /// Number of databases that the server has.
+    pub databases: usize,
 }
 
 /// Whether a user may be called so.

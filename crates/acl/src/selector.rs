@@ -15,6 +15,9 @@ use crate::ordered::Ordered;
 use crate::request::{Request, Rules, has_spaces};
 use crate::table::Table;
 
+/// The highest number of a database that rules may name, as in Valkey.
+const DATABASE_MAX: usize = i32::MAX as usize;
+
 /// Operations that are allowed on the keys of a pattern.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -107,7 +110,7 @@ impl Selector {
                 [b'-', b'@', ref category @ ..] => self.set_category(rules.table, category, false)?,
                 [b'+', ref name @ ..] => self.allow(rules.table, name)?,
                 [b'-', ref name @ ..] => self.forbid(rules.table, name)?,
-                _ => self.set_databases(rules, lower)?,
+                _ => self.set_databases(lower)?,
             },
         }
         Ok(())
@@ -137,14 +140,14 @@ impl Selector {
         Ok(())
     }
 
-    /// `db=1,2`: these databases and no others.
-    fn set_databases(&mut self, rules: &Rules<'_>, rule: &[u8]) -> Result<(), RuleError> {
+    /// `db=1,2`: these databases and no others. The server need not have them: `databases` may grow.
+    fn set_databases(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         let list = rule.strip_prefix(b"db=").ok_or(RuleError::Syntax)?;
         let mut databases = BTreeSet::new();
         for word in list.split(|byte| *byte == b',') {
             let number = std::str::from_utf8(word).ok().and_then(|word| word.parse::<i64>().ok());
             let number = usize::try_from(number.ok_or(RuleError::Syntax)?);
-            let database = number.ok().filter(|number| *number < rules.databases);
+            let database = number.ok().filter(|number| *number <= DATABASE_MAX);
             databases.insert(database.ok_or(RuleError::NoSuchDatabase)?);
         }
         self.databases = Some(databases);
@@ -315,16 +318,17 @@ impl Selector {
         }
         match request.spec.databases {
             Databases::Selected => Ok(()),
-            // A user confined to some of them may not empty all.
+            Databases::All if (0..request.databases).all(|db| allowed.contains(&db)) => Ok(()),
             Databases::All => Err(Denial::Database(None)),
             Databases::Named(find) => {
-                let is_allowed = |index: &usize| match parse_i64(request.args.at(*index)) {
-                    Some(number) => usize::try_from(number).is_ok_and(|number| allowed.contains(&number)),
-                    // The handler reports its fault.
-                    None => true,
+                let number_at = |index: usize| {
+                    let number = usize::try_from(parse_i64(request.args.at(index))?).ok();
+                    Some((index, number.filter(|number| *number < request.databases)?))
                 };
-                match find(&request.args).into_iter().find(|index| !is_allowed(index)) {
-                    Some(index) => Err(Denial::Database(Some(index))),
+                // Of numbers that are no database's the handler reports the fault.
+                let named: Option<Vec<_>> = find(&request.args).into_iter().map(number_at).collect();
+                match named.unwrap_or_default().into_iter().find(|(_, number)| !allowed.contains(number)) {
+                    Some((index, _)) => Err(Denial::Database(Some(index))),
                     None => Ok(()),
                 }
             }
@@ -374,6 +378,11 @@ impl Selector {
     /// The patterns of channels.
     pub fn describe_channels(&self) -> Vec<u8> {
         self.channel_words().join(&b' ')
+    }
+
+    /// Whether it is confined to no database at all.
+    pub(crate) fn allows_no_database(&self) -> bool {
+        self.databases.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
     /// The databases, if it is confined to some.

@@ -33,8 +33,11 @@ static CONFIG_SET: Command<()> = command("config|set", -4, ()).flags(Flags::ADMI
 static CONFIG: Command<()> = container("config", -2, &[&CONFIG_GET, &CONFIG_SET]);
 static FLUSHALL: Command<()> = command("flushall", -1, ()).flags(Flags::WRITE).databases(Databases::All);
 
+static SWAPDB: Command<()> =
+    command("swapdb", 3, ()).flags(Flags::WRITE).databases(Databases::Named(|_| vec![1, 2]));
+
 /// In the order of their places; CONFIG's subcommands follow it.
-static COMMANDS: [&Command<()>; 12] = [
+static COMMANDS: [&Command<()>; 13] = [
     &GET,
     &SET,
     &TOUCH,
@@ -47,6 +50,7 @@ static COMMANDS: [&Command<()>; 12] = [
     &CONFIG_GET,
     &CONFIG_SET,
     &FLUSHALL,
+    &SWAPDB,
 ];
 
 fn table() -> Table {
@@ -57,7 +61,7 @@ fn table() -> Table {
 }
 
 fn rules(table: &Table) -> Rules<'_> {
-    Rules { table, all_channels: false, databases: 16 }
+    Rules { table, all_channels: false }
 }
 
 fn words(text: &str) -> Vec<&[u8]> {
@@ -79,7 +83,7 @@ fn check_in(user: &User, db: usize, request: &str) -> Result<(), Denial> {
     let table = table();
     let (first, second) = (args.view().at(0).to_vec(), args.view().at(1).to_vec());
     let place = table.find(&[&first[..], b"|", &second].concat()).or_else(|| table.find(&first)).unwrap();
-    user.check(&Request { place, spec: &COMMANDS[place].spec, args: args.view(), db })
+    user.check(&Request { place, spec: &COMMANDS[place].spec, args: args.view(), db, databases: 4 })
 }
 
 fn check(user: &User, request: &str) -> Result<(), Denial> {
@@ -169,7 +173,7 @@ fn wrong_rules_get_the_words_of_a_real_server() {
         ("(+get (+set )", "'(+get (+set )': Syntax error"),
         ("db=", "'db=': Syntax error"),
         ("db=1,", "'db=1,': Syntax error"),
-        ("db=16", "'db=16': The provided database ID is out of range"),
+        ("db=2147483648", "'db=2147483648': The provided database ID is out of range"),
         ("db=-1", "'db=-1': The provided database ID is out of range"),
         ("<pw", "'<pw': The password you are trying to remove from the user does not exist"),
     ] {
@@ -234,11 +238,20 @@ fn a_user_of_some_databases_keeps_to_them() {
     assert_eq!(check_in(&confined, 0, "select 2"), Ok(()));
     assert_eq!(check_in(&confined, 0, "select 3"), Err(Denial::Database(Some(1))));
     assert_eq!(check_in(&confined, 0, "select x"), Ok(()));
+    // The server has four: it refuses this itself.
+    assert_eq!(check_in(&confined, 0, "select 4"), Ok(()));
     assert_eq!(check_in(&confined, 1, "flushall"), Err(Denial::Database(None)));
+    let of_each = user("+@all db=0,1,2,3").unwrap();
+    assert_eq!(check_in(&of_each, 1, "flushall"), Ok(()));
+    assert_eq!(check_in(&user("+@all db=0,1,2,4,5").unwrap(), 1, "flushall"), Err(Denial::Database(None)));
+    assert_eq!(check_in(&confined, 0, "swapdb 1 2"), Ok(()));
+    assert_eq!(check_in(&confined, 1, "swapdb 1 3"), Err(Denial::Database(Some(2))));
+    assert_eq!(check_in(&confined, 1, "swapdb 3 x"), Ok(()));
     assert_eq!(check_in(&confined, 0, "publish a b"), Ok(()));
     let two = user("db=0 (+get ~x db=1)").unwrap();
     assert_eq!(check_in(&two, 0, "get x"), Err(Denial::Command));
     assert_eq!(check_in(&two, 1, "get x"), Ok(()));
+    assert_eq!(described("db=16"), "off sanitize-payload resetchannels db=16 -@all");
 }
 
 #[test]

@@ -41,11 +41,7 @@ pub fn table(registry: &Registry) -> Table {
 
 /// What rules are understood by under a configuration.
 pub fn rules<'t>(table: &'t Table, config: &Config) -> Rules<'t> {
-    Rules {
-        table,
-        all_channels: config.acl_pubsub_default == crate::config::AclPubsubDefault::Allchannels,
-        databases: config.database_count(),
-    }
+    Rules { table, all_channels: config.acl_pubsub_default == crate::config::AclPubsubDefault::Allchannels }
 }
 
 impl AccessControl {
@@ -197,8 +193,8 @@ fn declared_user(words: &[Vec<u8>], rules: &Rules<'_>) -> Result<User, String> {
 }
 
 /// A request as its user's rules see it.
-pub fn request<'a>(entry: &Entry, args: &Args<'a>, db: usize) -> Request<'a> {
-    Request { place: entry.stats_id, spec: entry.spec, args: *args, db }
+pub fn request<'a>(entry: &Entry, args: &Args<'a>, db: usize, databases: usize) -> Request<'a> {
+    Request { place: entry.stats_id, spec: entry.spec, args: *args, db, databases }
 }
 
 /// Checks a `user` line of a configuration; unknown commands show when users are loaded.

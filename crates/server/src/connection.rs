@@ -97,6 +97,8 @@ pub struct Transaction {
     pub grows: bool,
     /// One of them runs a script.
     pub runs_scripts: bool,
+    /// The database that the next command will work on, after the SELECTs of the queue.
+    pub db: usize,
 }
 
 /// A watched key.
@@ -148,6 +150,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// The database that the next request will work on: within MULTI, the one that the queue selects.
+    pub fn upcoming_db(&self) -> usize {
+        self.transaction.as_ref().map_or(self.db, |transaction| transaction.db)
+    }
+
     /// The session of a new connection.
     pub fn new(users: &Follower<Users>) -> Session {
         let user = users.default_user();

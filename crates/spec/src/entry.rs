@@ -492,29 +492,48 @@ impl Spec {
 
     /// The indexes of all keys and the operations on each; `None` when the arguments do not fit the spec.
     pub fn key_accesses(&self, args: &Args<'_>) -> Option<Vec<(usize, KeyFlags)>> {
-        let flags_of = |flags| self.key_flags_of(flags, args);
-        let (mut keys, mut indexes) = (Vec::new(), Vec::new());
-        for part in self.keys {
+        let (mut found, mut indexes) = (Vec::new(), Vec::new());
+        for (place, part) in self.keys.iter().enumerate() {
             let is_none = part.is_left_out(args)
                 || self.flags.has(Flags::NO_MANDATORY_KEYS) && part.is_counted_as_none(args);
             let fits = is_none || part.find_in(args, &mut indexes);
             if !fits && self.find_keys.is_none() {
                 return None;
             }
-            keys.extend(indexes.drain(..).map(|index| (index, flags_of(part.flags))));
+            found.extend(indexes.drain(..).map(|index| (index, place)));
         }
-        if let Some(find) = self.find_keys {
-            if !find(args, &mut indexes) {
-                return None;
-            }
-            // The parts only give the operations on the keys; of a key that none of them finds, all are to be
-            // expected.
-            keys.retain(|(index, _)| indexes.contains(index));
-            indexes.retain(|index| !keys.iter().any(|(known, _)| known == index));
-            let all = self.keys.iter().fold(KeyFlags::NONE, |all, part| all | part.flags);
-            keys.extend(indexes.into_iter().map(|index| (index, flags_of(all))));
+        let Some(find) = self.find_keys else { return Some(self.with_flags(&found, args)) };
+        if !find(args, &mut indexes) {
+            return None;
         }
+        // The parts only give the operations on the keys.
+        found.retain(|(index, _)| indexes.contains(index));
+        indexes.retain(|index| !found.iter().any(|(known, _)| known == index));
+        let rest = self.key_flags_of(self.flags_besides(&found), args);
+        let mut keys = self.with_flags(&found, args);
+        keys.extend(indexes.into_iter().map(|index| (index, rest)));
         Some(keys)
+    }
+
+    /// Keys with the operations of the part that has found them.
+    fn with_flags(&self, found: &[(usize, usize)], args: &Args<'_>) -> Vec<(usize, KeyFlags)> {
+        let flags_of = |place: usize| self.keys.get(place).map_or(KeyFlags::NONE, |part| part.flags);
+        found.iter().map(|&(index, place)| (index, self.key_flags_of(flags_of(place), args))).collect()
+    }
+
+    /// The operations to be expected on a key that no part finds: those of the parts without a key, as of the
+    /// second of two STOREs, or of all if each has one.
+    fn flags_besides(&self, found: &[(usize, usize)]) -> KeyFlags {
+        let is_keyless = |place: usize| found.iter().all(|(_, other)| *other != place);
+        let all_of = |takes: &dyn Fn(usize) -> bool| {
+            let named = self.keys.iter().enumerate().filter(|(_, part)| part.find != Find::Unknown);
+            let parts = named.filter(|(place, _)| takes(*place));
+            parts.fold(KeyFlags::NONE, |all, (_, part)| all | part.flags)
+        };
+        match all_of(&is_keyless) {
+            KeyFlags::NONE => all_of(&|_| true),
+            flags => flags,
+        }
     }
 
     /// Whether it names keys, rather than what only finds its slot as a key does.
@@ -524,7 +543,8 @@ impl Spec {
 
     /// Whether it works on the data of the selected database.
     pub fn uses_selected_database(&self) -> bool {
-        self.has_keys() || self.flags.has(Flags::READONLY) || self.flags.has(Flags::WRITE)
+        let is_data_command = self.flags.has(Flags::READONLY) || self.flags.has(Flags::WRITE);
+        self.has_keys() || is_data_command && matches!(self.databases, Databases::Selected)
     }
 
     /// COMMAND's first key, last key and step, in its form for simple specs.

@@ -419,16 +419,17 @@ fn geosearchstore(ctx: &mut Context<'_>) -> Outcome {
     search(ctx, Form::SearchStore)
 }
 
-/// The key that is searched, and those of all STORE and STOREDIST, of which the last one counts.
+/// The key that is searched, and that of the last STORE or STOREDIST, which alone is written.
 fn find_keys(args: &Args<'_>, options_from: usize, out: &mut Vec<usize>) -> bool {
     out.push(1);
-    let mut rest = Cursor::new(*args, options_from);
+    let (mut rest, mut destination) = (Cursor::new(*args, options_from), None);
     while rest.left() > 1 {
         if rest.one_of(STORE_WORDS).is_some() {
-            out.push(rest.index());
+            destination = Some(rest.index());
         }
         rest.skip(1);
     }
+    out.extend(destination);
     true
 }
 

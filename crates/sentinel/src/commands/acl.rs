@@ -161,7 +161,7 @@ fn dryrun(call: &mut Call<'_>) -> Outcome {
     if !entry.spec.takes(args.len()) {
         return Err(Error::Arity(entry.spec.full_name));
     }
-    let request = martlet_acl::Request { place: entry.id, spec: entry.spec, args, db: 0 };
+    let request = martlet_acl::Request { place: entry.id, spec: entry.spec, args, db: 0, databases: 1 };
     match user.check(&request) {
         Ok(()) => call.reply.ok(),
         Err(denial) => {

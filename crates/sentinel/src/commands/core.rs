@@ -114,7 +114,7 @@ impl Access {
     /// The default user alone, with a password if one is required.
     pub fn new(requirepass: Option<&[u8]>) -> Access {
         let table = registry().acl_table();
-        let rules = Rules { table: &table, all_channels: false, databases: 1 };
+        let rules = Rules { table: &table, all_channels: false };
         let mut users = Users::new(&rules);
         if requirepass.is_some() {
             let user = users.default_user().with_password(requirepass);
@@ -125,7 +125,7 @@ impl Access {
 
     /// What rules are understood by.
     pub fn rules(&self) -> Rules<'_> {
-        Rules { table: &self.table, all_channels: false, databases: 1 }
+        Rules { table: &self.table, all_channels: false }
     }
 
     /// The `user` lines of the configuration file; none where users have a file of their own.
@@ -329,7 +329,9 @@ impl Core {
             return Ok(());
         }
         let user = session.user.clone();
-        let Err(denial) = user.check(&Request { place: entry.id, spec: entry.spec, args, db: 0 }) else {
+        let Err(denial) =
+            user.check(&Request { place: entry.id, spec: entry.spec, args, db: 0, databases: 1 })
+        else {
             return Ok(());
         };
         let object = denial.object(entry.spec.full_name, &args).to_vec();

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use martlet_acl::{DEFAULT_USER, LogEntry, User, is_valid_name, replies};
+use martlet_acl::{DEFAULT_USER, Denial, LogEntry, User, is_valid_name, replies};
 use martlet_base::sync::lock;
 use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_protocol::request::Args;
@@ -213,9 +213,21 @@ fn dryrun(call: &mut Call<'_>) -> Outcome {
         return Err(Error::Arity(entry.spec.full_name));
     }
     let command = call.worker.public_name(entry);
-    match user.check(&access::request(entry, &args, call.connection.session.db)) {
+    match user.check(&access::request(
+        entry,
+        &args,
+        call.connection.session.upcoming_db(),
+        call.worker.settings.databases,
+    )) {
         Ok(()) => call.reply.ok(),
-        Err(denial) => call.reply.bulk(&denial.verbose(&user.name, command, denial.object(command, &args))),
+        Err(denial) => {
+            // Valkey names the command of a database as it was given.
+            let object = match denial {
+                Denial::Database(None) => args.at(0),
+                _ => denial.object(command, &args),
+            };
+            call.reply.bulk(&denial.verbose(&user.name, command, object));
+        }
     }
     Ok(())
 }

@@ -86,7 +86,12 @@ impl Worker {
         if !connection.session.flags.has(SessionFlags::RESTRICTED) {
             return Ok(());
         }
-        connection.session.user.check(&request(entry, args, connection.session.db))
+        connection.session.user.check(&request(
+            entry,
+            args,
+            connection.session.upcoming_db(),
+            self.settings.databases,
+        ))
     }
 
     /// The command's name in messages to users: that of DEBUG for each of its subcommands.
@@ -123,7 +128,12 @@ impl Worker {
     pub(crate) fn may_read_all_keys(&self, connection: &Connection, entry: &Entry, args: &Args<'_>) -> bool {
         entry.spec.undeclared_keys.is_none()
             || !connection.session.flags.has(SessionFlags::RESTRICTED)
-            || connection.session.user.may_read_all_keys(&request(entry, args, connection.session.db))
+            || connection.session.user.may_read_all_keys(&request(
+                entry,
+                args,
+                connection.session.upcoming_db(),
+                self.settings.databases,
+            ))
     }
 
     /// Counts and logs that something was refused to `user`.

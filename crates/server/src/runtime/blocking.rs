@@ -346,7 +346,10 @@ impl Worker {
     fn still_permits(&self, request: &WaitingRequest, db: usize) -> Result<(), Denial> {
         match self.users.get(&request.user.name) {
             Some(user) if Arc::ptr_eq(user, &request.user) => Ok(()),
-            Some(user) => user.check(&crate::access::request(request.entry, &request.args.view(), db)),
+            Some(user) => {
+                let (args, databases) = (request.args.view(), self.settings.databases);
+                user.check(&crate::access::request(request.entry, &args, db, databases))
+            }
             None => Err(Denial::Command),
         }
     }

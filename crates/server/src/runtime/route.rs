@@ -116,13 +116,16 @@ impl Worker {
         match transaction {
             None => {
                 wanted.writes |= self.runs_what_may_write(entry, args);
-                self.want_keys(routes, connection, entry, args, &mut first, &mut wanted);
+                let db = connection.session.upcoming_db();
+                self.want_keys(routes, db, entry, args, &mut first, &mut wanted);
             }
             Some(transaction) => {
+                let mut db = connection.session.db;
                 for (entry, args) in transaction.queue.iter() {
                     wanted.writes |=
                         entry.spec.flags.has(Flags::WRITE) || self.runs_what_may_write(entry, &args);
-                    self.want_keys(routes, connection, entry, &args, &mut first, &mut wanted);
+                    self.want_keys(routes, db, entry, &args, &mut first, &mut wanted);
+                    db = self.database_after(db, entry, &args);
                 }
             }
         }
@@ -133,7 +136,7 @@ impl Worker {
     fn want_keys(
         &self,
         routes: &Routes,
-        connection: &Connection,
+        db: usize,
         entry: &Entry,
         args: &Args<'_>,
         first: &mut Option<Vec<u8>>,
@@ -153,7 +156,7 @@ impl Worker {
             }
             wanted.slot.get_or_insert(slot);
             if routes.is_open(slot) && entry.spec.has_keys() {
-                let is_there = self.has_key(connection.session.db, &Key::new(name));
+                let is_there = self.has_key(db, &Key::new(name));
                 *(if is_there { &mut wanted.existing } else { &mut wanted.missing }) += 1;
             }
         }

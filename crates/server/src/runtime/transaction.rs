@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use martlet_acl::Origin;
+use martlet_base::number::parse_i64;
 use martlet_command::{Acl, Control, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use martlet_engine::in_view;
 use martlet_keyspace::Key;
@@ -40,7 +41,7 @@ fn multi(call: &mut Call<'_>) -> Outcome {
         return Err(NESTED);
     }
     let session = &mut call.connection.session;
-    session.transaction = Some(Transaction::default());
+    session.transaction = Some(Transaction { db: session.db, ..Transaction::default() });
     session.flags.set(SessionFlags::MULTI, true);
     call.connection.info.flags.fetch_or(flag::MULTI, Ordering::Relaxed);
     call.connection.info.multi.store(0, Ordering::Relaxed);
@@ -276,6 +277,7 @@ impl Worker {
             // EXEC will refuse, so there is no need to keep it.
             return;
         }
+        transaction.db = self.database_after(transaction.db, entry, args);
         let info = &connection.info;
         info.multi_bytes.fetch_add(transaction.queue.push(entry, args), Ordering::Relaxed);
         let may_write = entry.spec.flags.has(Flags::WRITE) || entry.spec.flags.has(Flags::MAY_REPLICATE);
@@ -285,6 +287,15 @@ impl Worker {
             || script.is_some_and(|flags| Demands::of_script(flags, false).memory);
         transaction.runs_scripts |= matches!(entry.spec.control, Control::RunScript(_));
         info.multi.store(transaction.queue.len() as i64, Ordering::Relaxed);
+    }
+
+    /// The database that is selected after a request on `db`.
+    pub(crate) fn database_after(&self, db: usize, entry: &Entry, args: &Args<'_>) -> usize {
+        if entry.spec.control != Control::SelectDatabase {
+            return db;
+        }
+        let selected = args.get(1).and_then(parse_i64).and_then(|number| usize::try_from(number).ok());
+        selected.filter(|number| *number < self.settings.databases).unwrap_or(db)
     }
 
     /// Drops a session's watched keys. EXEC, within which UNWATCH may run, has locked all of them.

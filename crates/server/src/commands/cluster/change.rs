@@ -4,7 +4,9 @@
 use martlet_base::hash::shard_of_slot;
 use martlet_base::number::parse_i64;
 use martlet_cluster::machine::{Cluster, CommandError, Failover, SetSlot, Time, parse_slot};
-use martlet_command::{Acl, Block, Copies, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command};
+use martlet_command::{
+    Acl, Block, Copies, Databases, Error, Flags, Group, Outcome, TimeoutReply, Tip, Wait, command,
+};
 use martlet_journal::REPLICAS;
 
 use super::super::replication::timeout;
@@ -113,6 +115,7 @@ fn flushslots(call: &mut Call<'_>) -> Outcome {
 // Deleted values are freed by the thread that frees all large ones, with either word.
 pub(super) static FLUSHSLOT: ServerCommand = command("cluster|flushslot", -3, flushslot as ServerHandler)
     .flags(Flags::WRITE.with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING).with(Flags::WALK))
+    .databases(Databases::All)
     .acl(Acl::KEYSPACE)
     .syntax("slot:i ?flush-type(ASYNC|SYNC)")
     .doc(Group::Cluster, "9.0.0", "O(N) for N keys of the slot", "Deletes the keys of a slot here.");

@@ -2,7 +2,7 @@
 //! SYNCSLOTS for nodes.
 
 use martlet_cluster::slot_migration::{Message, Operation, parse_establish, parse_finish, parse_requests};
-use martlet_command::{Control, Error, Flags, Group, Outcome, Tip, command};
+use martlet_command::{Control, Databases, Error, Flags, Group, Outcome, Tip, command};
 use martlet_protocol::reply::Reply;
 
 use super::super::{Call, ServerCommand, ServerHandler};
@@ -15,6 +15,7 @@ pub(super) static MIGRATESLOTS: ServerCommand = command(
     migrateslots as ServerHandler,
 )
 .flags(CHANGE)
+.databases(Databases::All)
 .syntax(
     "*migration-group(slotsrange-token:x=SLOTSRANGE *range(start-slot:i end-slot:i) node-token:x=NODE \
              node-id)",
@@ -46,12 +47,15 @@ fn migrateslots(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) static CANCELSLOTMIGRATIONS: ServerCommand =
-    command("cluster|cancelslotmigrations", 2, cancelslotmigrations as ServerHandler).flags(CHANGE).doc(
-        Group::Cluster,
-        "9.0.0",
-        "O(N), where N is the number of slot migration operations being cancelled.",
-        "Ends all slot migrations from this node.",
-    );
+    command("cluster|cancelslotmigrations", 2, cancelslotmigrations as ServerHandler)
+        .flags(CHANGE)
+        .databases(Databases::All)
+        .doc(
+            Group::Cluster,
+            "9.0.0",
+            "O(N), where N is the number of slot migration operations being cancelled.",
+            "Ends all slot migrations from this node.",
+        );
 
 fn cancelslotmigrations(call: &mut Call<'_>) -> Outcome {
     if !node(call)?.migrate(|machine, now| machine.cancel(now)) {
