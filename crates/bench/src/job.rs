@@ -83,7 +83,7 @@ fn tests(settings: &mut Settings) -> Result<Vec<String>, String> {
     let keys = *settings.keyspace.get_or_insert(DEFAULT_KEYS);
     let mut templates = Vec::new();
     for name in names {
-        let found = classic::templates_of(&name, settings.data_bytes, keys.max(1));
+        let found = classic::templates_of(&name, settings.data_bytes, settings.dimension, keys.max(1));
         if found.is_empty() {
             return Err(format!("-t {name}: there is no such test"));
         }

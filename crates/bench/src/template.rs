@@ -5,7 +5,7 @@
 
 mod classic;
 
-pub use classic::{Words, commands};
+pub use classic::{VECTOR, Words, commands};
 
 use crate::distribution::{Distribution, parse_size};
 use martlet_base::random::Random;
@@ -26,6 +26,11 @@ const POOL_STRIDE: u64 = 64;
 pub const MAX_VALUE_BYTES: u64 = 512 << 20;
 /// Variables that a session may bind.
 pub const MAX_VARIABLES: usize = 8;
+/// Components of the vectors of tests unless said otherwise.
+pub const DIMENSION: usize = 128;
+/// Most components of a vector; vector sets take fewer.
+pub const MAX_DIMENSION: usize = 1 << 16;
+const COMPONENT_BYTES: usize = size_of::<f32>();
 
 /// Sizes of values.
 #[derive(Clone, Debug)]
@@ -126,6 +131,8 @@ pub enum Field {
     Variable(usize),
     /// A hash tag of the connection's cluster node.
     Tag,
+    /// As many components from -1 to 1, as little-endian `f32`.
+    Vector(usize),
 }
 
 /// What drawing needs.
@@ -214,6 +221,18 @@ fn write_digits(mut value: u64, out: &mut [u8]) {
     }
 }
 
+/// Fills with components of a vector, two of each draw.
+fn fill_vector(out: &mut [u8], random: &mut Random) {
+    // 24 bits are as many as an `f32` holds exactly.
+    let component = |bits: u64| ((bits & 0xFF_FFFF) as f32 / 8_388_608.0 - 1.0).to_le_bytes();
+    for pair in out.chunks_mut(2 * COMPONENT_BYTES) {
+        let bits = random.next_u64();
+        for (place, bits) in pair.chunks_exact_mut(COMPONENT_BYTES).zip([bits, bits >> 32]) {
+            place.copy_from_slice(&component(bits));
+        }
+    }
+}
+
 impl Field {
     /// The width in bytes, where each draw has the same.
     fn width(&self) -> Option<usize> {
@@ -222,6 +241,7 @@ impl Field {
             Field::RandInt(_) | Field::Shared(..) => Some(RAND_INT_DIGITS),
             Field::Value(Size::Fixed(size)) => Some(*size),
             Field::Tag => Some(TAG.len()),
+            Field::Vector(dimension) => Some(dimension * COMPONENT_BYTES),
             _ => None,
         }
     }
@@ -254,6 +274,7 @@ impl Field {
                     out[1..4].copy_from_slice(&tag);
                 }
             }
+            Field::Vector(_) => fill_vector(out, draw.random),
             Field::Number(..) | Field::Range(..) | Field::Variable(_) => {}
         }
     }
@@ -303,7 +324,7 @@ impl Field {
                 out.resize(start + len, 0);
                 return draw.pool.fill(&mut out[start..], draw.random);
             }
-            Field::Key(_) | Field::RandInt(_) | Field::Shared(..) | Field::Tag => {
+            Field::Key(_) | Field::RandInt(_) | Field::Shared(..) | Field::Tag | Field::Vector(_) => {
                 out.resize(start + self.width().unwrap_or(0), 0);
                 return self.patch(&mut out[start..], draw);
             }
@@ -640,8 +661,14 @@ fn parse_argument(word: &[u8], variables: &[String]) -> Result<Vec<Vec<Part>>, S
             return Err(format!("a {{ is never closed in '{}'", String::from_utf8_lossy(word)));
         };
         let inside = after.get(1..close).unwrap_or_default();
-        rest = after.get(close + 1..).unwrap_or_default();
         push_literal(&mut arguments, before);
+        // Placeholders do not nest: a brace before another one is text, such as an object's in JSON.
+        if memchr::memchr(b'{', inside).is_some() {
+            push_literal(&mut arguments, b"{");
+            rest = after.get(1..).unwrap_or_default();
+            continue;
+        }
+        rest = after.get(close + 1..).unwrap_or_default();
         // Names and numbers are ASCII: a word with other bytes is neither, and stays unchanged.
         let shown = String::from_utf8_lossy(inside);
         let words: Vec<&str> = shown.split_ascii_whitespace().collect();
@@ -670,7 +697,7 @@ fn push_field(arguments: &mut [Vec<Part>], field: Field) {
     }
 }
 
-/// A placeholder's field; `None` where braces hold a literal hash tag.
+/// A placeholder's field; `None` where braces hold a literal hash tag, or an object of JSON.
 pub fn parse_field(words: &[&str], variables: &[String]) -> Result<Option<Field>, String> {
     let field = match words {
         ["key", rest @ ..] => Field::Key(Distribution::parse(rest)?),
@@ -688,21 +715,32 @@ pub fn parse_field(words: &[&str], variables: &[String]) -> Result<Option<Field>
         }
         ["range", size, width] => Field::Range(parse_size(size)?, parse_size(width)?, false),
         ["tag"] => Field::Tag,
-        ["rand" | "rand_int" | "range" | "int" | "ttl", ..] => {
+        ["vector", dimension] => Field::Vector(parse_dimension(dimension)?),
+        ["rand" | "rand_int" | "range" | "int" | "ttl" | "vector", ..] => {
             return Err(format!("wrong number of parameters for '{}'", words.first().unwrap_or(&"")));
         }
         [name] => match variables.iter().position(|v| v == name) {
             Some(index) => Field::Variable(index),
             None => return Ok(None),
         },
+        [] => return Ok(None),
+        [name, ..] if name.starts_with('"') => return Ok(None),
         _ => {
-            return Err(
-                "unknown placeholder: key, value, rand, rand_int, number, int, ttl, range or a variable"
-                    .into(),
-            );
+            return Err("unknown placeholder: key, value, rand, rand_int, number, int, ttl, range, vector \
+                        or a variable"
+                .into());
         }
     };
     Ok(Some(field))
+}
+
+/// Reads how many components a vector has.
+///
+/// # Errors
+/// No number, 0, or more than [`MAX_DIMENSION`].
+pub fn parse_dimension(text: &str) -> Result<usize, String> {
+    let dimension = text.parse().ok().filter(|dimension| (1..=MAX_DIMENSION).contains(dimension));
+    dimension.ok_or_else(|| format!("'{text}' is not a number of components from 1 to {MAX_DIMENSION}"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Servers with values of Redis 8's module types: what their tests ask of them.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
@@ -45,4 +46,49 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "{what} never came true");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The words of a text reply to a request.
+fn text(client: &mut Client, line: &str) -> String {
+    let reply = ask(client, line);
+    reply
+        .text()
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .unwrap_or_else(|| format!("{reply:?}"))
+}
+
+/// Runs the load tester, whose requests are all without errors.
+fn load(server: &Server, arguments: &[&str]) {
+    let port = server.address().port().to_string();
+    let output = Command::new(OURS).args(["bench", "-p", &port]).args(arguments).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn the_load_tester_has_a_test_for_each_family() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &[]);
+    let mut client = connect(&server);
+    let tests = ["-t", "json.set,json.get,bf.add,ts.add,vadd,vsim", "--dimension", "20"];
+    // In redis-benchmark's form, and in the tester's own.
+    for form in [&["-q"][..], &["--json", directory.path().join("run.json").to_str().unwrap()]] {
+        ask_ok(&mut client, "FLUSHALL");
+        ask_ok(&mut client, "CONFIG RESETSTAT");
+        load(&server, &[&tests[..], &["-n", "2000", "-r", "4", "-P", "8", "--seed", "5"], form].concat());
+        let document = text(&mut client, "JSON.GET json:000000000000");
+        assert!(document.starts_with(r#"{"name":"user:00000000000"#) && document.len() == 100, "{document}");
+        assert_eq!(ask(&mut client, "BF.CARD mybloom").integer(), Some(4));
+        assert_eq!(ask(&mut client, "TS.GET series:000000000003").items().map(<[Reply]>::len), Some(2));
+        assert_eq!(ask(&mut client, "VDIM myvectors").integer(), Some(20));
+        assert_eq!(ask(&mut client, "VCARD myvectors").integer(), Some(4));
+        let stats = text(&mut client, "INFO commandstats");
+        for name in ["json.set", "json.get", "bf.add", "ts.add", "vadd", "vsim"] {
+            let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+            let line = line.unwrap_or_else(|| panic!("no {name} in {stats}"));
+            assert!(line.ends_with("rejected_calls=0,failed_calls=0"), "{line}");
+        }
+    }
+    load(&server, &["-n", "100", "-t", "json.set,json.get,ts.add,vadd,vsim", "-q"]);
+    assert_eq!(ask(&mut client, "VCARD myvectors").integer(), Some(5), "without -r a name of its own");
 }

@@ -259,10 +259,18 @@ fn request(templates: &[&str], random: &mut Random) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A reply that can be compared: Redis 8's ranges and words are others than those of Redis Stack.
+/// A reply that can be compared: Redis 8's ranges and words are others than those of Redis Stack, and some of
+/// its numbers have a digit more than distinguishes them.
 fn comparable(reply: &Reply, is_ours: bool) -> String {
     match reply {
         Reply::Error(_) if !is_ours => "an error".into(),
+        Reply::Double(text) => {
+            let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+            format!("{number:?}")
+        }
+        Reply::Array(items) => {
+            format!("{:?}", items.iter().map(|item| comparable(item, is_ours)).collect::<Vec<_>>())
+        }
         _ => format!("{reply:?}"),
     }
 }

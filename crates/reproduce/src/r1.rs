@@ -10,6 +10,7 @@ use crate::scale::Scale;
 use crate::servers::{NOTHING_KEPT, Running};
 use crate::trial::{Beside, Lab, Load, Trial};
 use martlet_bench::cli::classic::templates_of;
+use martlet_bench::template::DIMENSION;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -81,7 +82,7 @@ const HEAVY_FILL: &str = "SETBIT bits:{key sequence 64} 524287 1";
 
 /// A test's request, and the keys that it reads.
 fn test(name: &str, bytes: usize, keys: u64, scale: &Scale) -> Load {
-    let mut templates = templates_of(name, bytes, keys);
+    let mut templates = templates_of(name, bytes, DIMENSION, keys);
     let load = Load::of(templates.pop().unwrap_or_default());
     let drawn = scale.count(1_000_000);
     match name {

@@ -4,7 +4,7 @@ use super::options::Settings;
 use super::target;
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
 use crate::plan::{MAX_PIPELINE, Pacing, Plan, Target};
-use crate::template::{self, Template, Words};
+use crate::template::{self, Template, VECTOR, Words};
 use crate::{errln, interrupt, outln, output};
 use martlet_client::resp::Reply;
 use std::io::Read;
@@ -21,7 +21,8 @@ struct Test {
     /// Names that select it, besides its own.
     selectors: &'static [&'static str],
     title: &'static str,
-    /// Its arguments; `@` stands for the cluster tag, `$` alone for the value, `?` for a score.
+    /// Its arguments; `@` stands for the cluster tag, `$` alone for the value, `?` for a score, `~` for a
+    /// sample's value.
     arguments: &'static [&'static str],
 }
 
@@ -123,11 +124,45 @@ static OF_REDIS_8: &[Test] = &[
         title: "CF.EXISTS",
         arguments: &["CF.EXISTS", "mycuckoo@", "item:__rand_int__"],
     },
+    Test {
+        selectors: &["json.set"],
+        title: "JSON.SET",
+        arguments: &["JSON.SET", "json@:__rand_int__", ".", DOCUMENT],
+    },
+    Test {
+        selectors: &["json.get"],
+        title: "JSON.GET",
+        arguments: &["JSON.GET", "json@:__rand_int__", "$.address.city"],
+    },
+    Test {
+        selectors: &["ts.add"],
+        title: "TS.ADD",
+        // Two requests of one millisecond have the same timestamp.
+        arguments: &["TS.ADD", "series@:__rand_int__", "*", "~", "ON_DUPLICATE", "LAST"],
+    },
+    Test {
+        selectors: &["vadd"],
+        title: "VADD",
+        arguments: &["VADD", "myvectors@", "FP32", VECTOR, "element:__rand_int__"],
+    },
+    Test {
+        selectors: &["vsim"],
+        title: "VSIM",
+        arguments: &["VSIM", "myvectors@", "FP32", VECTOR, "COUNT", "10"],
+    },
 ];
 
-/// The requests of a test as templates: `keys` for `__rand_int__`, values of `data_bytes`. Empty if there is
-/// no such test. An inline PING is one as any other there, and what only prepares LRANGE is left out.
-pub fn templates_of(name: &str, data_bytes: usize, keys: u64) -> Vec<String> {
+/// A document of 100 bytes.
+const DOCUMENT: &str =
+    r#"{"name":"user:__rand_int__","age":30,"tags":["a","b","c"],"address":{"city":"Lucerne","zip":"6003"}}"#;
+/// A sample's value: without random numbers, and with them, whose zeros in front are no number's for all
+/// servers.
+const SAMPLE: [&str; 2] = ["1.5", "1.__rand_int__"];
+
+/// The requests of a test as templates: `keys` for `__rand_int__`, values of `data_bytes`, vectors of as many
+/// components as `dimension` says. Empty if there is no such test. An inline PING is one as any other there,
+/// and what only prepares LRANGE is left out.
+pub fn templates_of(name: &str, data_bytes: usize, dimension: usize, keys: u64) -> Vec<String> {
     let number = format!("{{rand_int {keys}}}");
     let mut templates: Vec<String> = TESTS
         .iter()
@@ -137,6 +172,8 @@ pub fn templates_of(name: &str, data_bytes: usize, keys: u64) -> Vec<String> {
             let words = test.arguments.iter().map(|argument| match *argument {
                 "$" => format!("{{value {data_bytes}}}"),
                 "?" => number.clone(),
+                "~" => SAMPLE[1].replace("__rand_int__", &number),
+                VECTOR => format!("{{vector {dimension}}}"),
                 other => other.replace('@', "").replace("__rand_int__", &number),
             });
             words.collect::<Vec<_>>().join(" ")
@@ -365,6 +402,7 @@ impl<'a> Session<'a> {
             sequential: settings.sequential,
             cluster: settings.cluster,
             data,
+            dimension: settings.tests.is_some().then_some(settings.dimension),
         }
     }
 
@@ -393,6 +431,7 @@ impl<'a> Session<'a> {
                 .map(|argument| match *argument {
                     "$" => data.clone(),
                     "?" => score.to_vec(),
+                    "~" => SAMPLE[usize::from(settings.keyspace.is_some())].into(),
                     other => other.replace('@', tag).into_bytes(),
                 })
                 .collect();

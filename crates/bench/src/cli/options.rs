@@ -5,6 +5,7 @@ pub use super::settings::Settings;
 use crate::errln;
 use crate::plan::{MAX_CONNECTIONS, MAX_DATA_BYTES, MAX_PIPELINE, MAX_THREADS};
 use crate::process::process_cpu;
+use crate::template::parse_dimension;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -296,6 +297,15 @@ static OPTIONS: &[Option_] = &[
             Ok(())
         },
         "comma-separated names of the tests to run",
+    ),
+    value(
+        "--dimension",
+        "N",
+        |s, v| {
+            s.dimension = parse_dimension(v)?;
+            Ok(())
+        },
+        "components of the vectors of the tests vadd and vsim (128)",
     ),
     flag("-I", |s| s.idle = true, "only open connections and keep them"),
     flag("-x", |s| s.last_from_stdin = true, "read the last argument from standard input"),

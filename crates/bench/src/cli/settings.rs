@@ -1,6 +1,7 @@
 //! The settings of a command line, after parsing; the defaults are redis-benchmark's. Arguments for the
 //! server are bytes, as on the command line.
 
+use crate::template::DIMENSION;
 use martlet_tls::TlsOptions;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub requests: Option<u64>,
     /// `-d`: bytes of a value.
     pub data_bytes: usize,
+    /// `--dimension`: components of a vector.
+    pub dimension: usize,
     /// `--dbnum`.
     pub database: u64,
     /// `-3`.
@@ -153,6 +156,7 @@ impl Default for Settings {
             clients_given: false,
             requests: None,
             data_bytes: 3,
+            dimension: DIMENSION,
             database: 0,
             resp3: false,
             threads: None,

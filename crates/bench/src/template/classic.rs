@@ -1,5 +1,6 @@
 //! The language of redis-benchmark and valkey-benchmark: `__rand_int__`, `__rand_1st__` to `__rand_9th__`,
-//! `__data__` and, in cluster mode, `{tag}`; and sequences of commands that leave together.
+//! `__data__` and, in cluster mode, `{tag}`, with `__vector__` of the tests of vector sets; and sequences of
+//! commands that leave together.
 
 use super::{Field, Op, Part, RAND_INT, TAG, Template, replace, split_once};
 use crate::distribution::Distribution;
@@ -18,6 +19,8 @@ const SHARED: [&str; 9] = [
     "__rand_9th__",
 ];
 const DATA: &str = "__data__";
+/// A random vector.
+pub const VECTOR: &str = "__vector__";
 
 /// Values of the placeholders.
 #[derive(Clone, Copy, Default)]
@@ -30,6 +33,8 @@ pub struct Words<'a> {
     pub cluster: bool,
     /// What `__data__` stands for.
     pub data: &'a [u8],
+    /// Components of `__vector__`; without, it is sent as it is.
+    pub dimension: Option<usize>,
 }
 
 impl Words<'_> {
@@ -52,6 +57,7 @@ impl Words<'_> {
         if self.cluster {
             fields.push((TAG, Field::Tag));
         }
+        fields.extend(self.dimension.map(|dimension| (VECTOR, Field::Vector(dimension))));
         fields
     }
 }

@@ -168,6 +168,52 @@ fn quotes_variables_and_hash_tags() {
 }
 
 #[test]
+fn objects_of_json_are_text_around_placeholders() {
+    let names = ["user".to_string()];
+    let text = r#"JSON.SET k $ {"a":{rand_int 1},"b":{"c":[{},{"u":{user}}]}} {"x": 1, "y":[2]} {}"#;
+    let template = Template::parse(text, &names).expect("ok");
+    let document = r#"{"a":000000000000,"b":{"c":[{},{"u":77}]}}"#;
+    assert_eq!(render(&template, 1)[0], ["JSON.SET", "k", "$", document, r#"{"x": 1, "y":[2]}"#, "{}"]);
+}
+
+/// The numbers of a request's argument that is a vector.
+fn components(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().expect("four bytes"))).collect()
+}
+
+#[test]
+fn vectors_are_random_and_of_their_dimension() {
+    let own = Template::parse("VADD k FP32 {vector 301} e", &[]).expect("valid");
+    let words = Words { dimension: Some(301), ..Words::default() };
+    let classic = Template::classic(&["VADD", "k", "FP32", "__vector__", "e"], &words);
+    let (mut random, mut pool, mut drawn) = (Random::seeded(5), value_pool(5), Drawn::default());
+    let variables = [0; MAX_VARIABLES];
+    let mut draw =
+        Draw { random: &mut random, pool: &mut pool, variables: &variables, tags: &[], drawn: &mut drawn };
+    let mut all = Vec::new();
+    for template in [own, classic] {
+        let mut out = Vec::new();
+        template.append(&mut out, &mut Vec::new(), &mut draw);
+        let patches = template.patches(1).expect("fixed width");
+        for _ in 0..10 {
+            let (request, used) = resp::decode(&out).expect("well-formed").expect("whole");
+            assert_eq!(used, out.len());
+            let vector = components(request.items().expect("an array")[3].text().expect("bulk"));
+            assert_eq!(vector.len(), 301);
+            all.extend(vector);
+            template.patch(&patches, &mut out, &mut draw);
+        }
+    }
+    assert!(all.iter().all(|component| (-1.0..1.0).contains(component)));
+    let mean = all.iter().sum::<f32>() / all.len() as f32;
+    assert!(mean.abs() < 0.03, "seed 5: {mean}");
+    let drawn = all.len();
+    all.sort_unstable_by(f32::total_cmp);
+    all.dedup();
+    assert!(all.len() + 10 > drawn, "seed 5: {} of {drawn} differ", all.len());
+}
+
+#[test]
 fn a_malformed_template_is_named() {
     for (text, message) in [
         ("SET {", "never closed"),
@@ -179,6 +225,10 @@ fn a_malformed_template_is_named() {
         ("SET k 'x", "never closed"),
         ("SET k {int 5 1}", "empty"),
         ("SET k {foo bar baz}", "unknown placeholder"),
+        ("VADD k FP32 {vector 0} e", "'0' is not a number of components"),
+        ("VADD k FP32 {vector 70000} e", "from 1 to 65536"),
+        ("VADD k FP32 {vector} e{vector 1 2}", "wrong number of parameters for 'vector'"),
+        ("JSON.SET k $ {\"a\":{int 5}}", "wrong number of parameters for 'int'"),
         ("  ", "empty"),
     ] {
         let error = Template::parse(text, &[]).err().expect(text);
