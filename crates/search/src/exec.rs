@@ -1,12 +1,13 @@
-//! Evaluation: which documents of a partition a query finds, and their scores.
+//! Evaluation: the documents of a partition that a query finds, and their scores.
 //!
-//! A query is a [`Plan`], whose leaves name terms and ranges. Bound to a partition it becomes a [`Run`], which
-//! goes through the partition a window at a time: first the documents of each node as a set of bits, then, where
-//! scores or places are asked for, what the leaves have of each document that was found. Between two windows the
-//! partition is not borrowed, and may change: documents that come meanwhile are beyond the run's end.
+//! A [`Plan`] is a query without a partition: its leaves name terms and ranges. A [`Run`] is a plan bound to a
+//! partition. It looks at a window of ids at a time: each node gives a set of bits, and for scores and positions
+//! the leaves then give their entries of the documents in it. Between two windows the partition is not borrowed.
+//! Documents that come in the meantime are beyond the run's end.
 
 mod gather;
 mod near;
+mod node;
 mod plan;
 mod run;
 mod score;

@@ -1,6 +1,8 @@
-//! The structures of an index. Documents have ids that only rise; a document that changes gets a new one, and
-//! its old id is dead. What is kept by id (postings, sets, columns) is appended to, and loses its dead entries
-//! when a collection passes over it; a query leaves them out by the set of live ids.
+//! The structures of an index.
+//!
+//! Ids of documents only rise; a document that changes gets a new one, and its old id is dead. Postings, sets
+//! and columns are appended to. They lose their dead entries when a collection passes over them; until then
+//! queries leave these out by the set of live ids.
 
 pub mod bits;
 pub mod content;

@@ -147,7 +147,7 @@ pub enum Phonetic {
 /// A tag field.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// What stands between two tags of a value. None: a JSON value is one tag.
+    /// The byte between two tags of a value; without one a value is one tag, as in JSON.
     pub separator: Option<u8>,
     /// CASESENSITIVE: tags keep their case.
     pub case_sensitive: bool,
@@ -155,7 +155,7 @@ pub struct Tag {
     pub suffixes: bool,
 }
 
-/// What a shape's coordinates are.
+/// The coordinates of shapes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Coordinates {
     /// Degrees of longitude and latitude.

@@ -1,6 +1,6 @@
-//! What the terms of a query have of the documents of a window, and of one of them as a tree.
+//! The entries of a query's terms in the documents of a window; those of one document as a tree.
 
-use super::run::{Kind, Node, layout_of, names_of};
+use super::node::{Kind, Node, layout_of, names_of};
 use super::score::Found;
 use crate::index::DocId;
 use crate::index::bits::Bits;
@@ -17,7 +17,8 @@ struct Match<'p> {
     places: &'p [u8],
 }
 
-/// The names of each leaf in the documents of a window, ascending. Documents must be asked for in ascending order.
+/// The names of each leaf in the documents of a window, ascending. Documents must be asked for in ascending
+/// order.
 #[derive(Debug)]
 pub(super) struct Gathered<'p> {
     leaves: Vec<Leaf<'p>>,
@@ -37,7 +38,7 @@ impl<'p> Gathered<'p> {
         Gathered { leaves: vec![Leaf::default(); leaves], positions }
     }
 
-    /// Takes what the leaves below `node` have of the documents in `wanted`.
+    /// Takes the entries that the leaves below `node` have of the documents in `wanted`.
     pub(super) fn gather(&mut self, node: &Node, partition: &'p Partition, wanted: &Bits) {
         match &node.kind {
             Kind::Lists { field, lists, mask, leaf, .. } => {
@@ -71,7 +72,7 @@ impl<'p> Gathered<'p> {
         }
     }
 
-    /// What `node`, which found the document, found of it.
+    /// The part of the query below `node` that the document satisfies. The node has found the document.
     pub(super) fn found(&mut self, node: &Node, id: DocId, wants_terms: bool) -> Found<'p> {
         if !wants_terms {
             return Found::Other { weight: 1.0, frequency: 1 };

@@ -11,7 +11,8 @@ pub fn is_near(lists: &[Vec<u32>], order: Order) -> bool {
     if order.in_order { stands_in_order(lists, slop) } else { stands_together(lists, slop) }
 }
 
-/// Looks for one position of each list, none before that of the list before, with at most `slop` others between.
+/// Looks for one position of each list, none before that of the list before, with at most `slop` others
+/// between.
 fn stands_in_order(lists: &[Vec<u32>], slop: i64) -> bool {
     let mut places = vec![0usize; lists.len()];
     let mut begun = false;
@@ -65,9 +66,10 @@ fn stands_together(lists: &[Vec<u32>], slop: i64) -> bool {
     }
 }
 
-/// By what TFIDF and BM25 divide a document's score: the root, without its fraction, of the sum of the squares of the
-/// distances between the terms of each child and those of the next one. `children` have positions if they are of a kind
-/// that has, even if none is kept of them; such a child counts as one before the first position.
+/// By what TFIDF and BM25 divide a document's score: the root, without its fraction, of the sum of the
+/// squares of the distances between the terms of each child and those of the next one. `children` have
+/// positions if they are of a kind that has, even if none is kept of them; such a child counts as one before
+/// the first position.
 pub fn distance(children: &[Option<Vec<u32>>]) -> u32 {
     if children.len() <= 1 {
         return 1;

@@ -1,4 +1,4 @@
-//! What a query looks for, without a partition: names of terms, ranges, and how they are joined.
+//! A query without a partition: names of terms, ranges, and how they are joined.
 
 use std::collections::HashMap;
 
@@ -138,7 +138,7 @@ pub struct Frequencies {
 }
 
 impl Plan {
-    /// Whether scores of what is found may differ: a filter's are all alike but for what the documents bring.
+    /// Whether the query has terms. Without them scores differ by the documents alone.
     pub fn has_terms(&self) -> bool {
         match self {
             Plan::Term { .. } | Plan::Terms { .. } | Plan::Tag { .. } | Plan::Tags { .. } => true,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::gather::Gathered;
 use super::near::is_near;
+use super::node::{Kind, List, Node, Where, layout_of, names_of};
 use super::plan::{Expansion, Frequencies, Order, Plan};
 use super::score::{Explanation, Scoring, Subject, score};
 use crate::index::DocId;
@@ -12,10 +13,9 @@ use crate::index::dictionary::Dictionary;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
-use martlet_types::geo::Area;
 
-/// A range or area in which there are at most this many times fewer documents than in a partition is looked up in
-/// order; a wider one is looked for in the column.
+/// A range or area in which there are at most this many times fewer documents than in a partition is looked
+/// up in order; a wider one is looked for in the column.
 const NARROW: usize = 16;
 
 /// A query on its way through one partition. Every call must be given that partition.
@@ -31,68 +31,6 @@ pub struct Run {
     end: DocId,
     /// Whether the bits of the nodes are kept, for scores.
     scores: bool,
-}
-
-/// A node with its documents of the current window.
-#[derive(Debug)]
-pub(super) struct Node {
-    pub kind: Kind,
-    pub bits: Option<Bits>,
-}
-
-#[derive(Debug)]
-pub(super) enum Kind {
-    All,
-    Nothing,
-    /// Terms (without a field) or tags.
-    Lists {
-        field: Option<usize>,
-        lists: Vec<List>,
-        mask: u128,
-        weight: f64,
-        /// Whether it is one name and not one of several.
-        is_single: bool,
-        /// Its place among the leaves.
-        leaf: usize,
-        /// Where the expansion goes on, and how many names it may still take.
-        pending: Option<(Box<[u8]>, usize)>,
-    },
-    /// Numbers or points; the ids, if they are few.
-    Column {
-        field: usize,
-        what: Where,
-        few: Option<Vec<DocId>>,
-        weight: f64,
-    },
-    Missing {
-        field: usize,
-    },
-    Ids(Vec<DocId>),
-    Not(Box<Node>),
-    Optional(Box<Node>),
-    And {
-        children: Vec<Node>,
-        order: Option<Order>,
-        weight: f64,
-    },
-    Or {
-        children: Vec<Node>,
-        weight: f64,
-    },
-}
-
-/// The documents of one name.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct List {
-    pub number: u32,
-    /// In how many documents of the index the name stands.
-    pub documents: u64,
-}
-
-#[derive(Debug)]
-pub(super) enum Where {
-    Range(Range),
-    Area(Box<Area>),
 }
 
 impl Frequencies {
@@ -150,8 +88,8 @@ impl Run {
         self.removals = partition.removals();
     }
 
-    /// Looks at up to `budget` names of the dictionaries for patterns. Returns whether it is done with that; windows
-    /// may be asked for then.
+    /// Looks at up to `budget` names of the dictionaries for patterns. Returns whether it is done with that;
+    /// windows may be asked for then.
     pub fn expand(&mut self, partition: &Partition, budget: usize) -> bool {
         if self.removals != partition.removals() {
             self.bind(partition);
@@ -310,19 +248,6 @@ impl Binder<'_> {
     }
 }
 
-/// The dictionary of terms, or of a field's tags.
-pub(super) fn names_of(partition: &Partition, field: Option<usize>) -> Option<&Dictionary<Postings>> {
-    match field {
-        None => Some(partition.terms()),
-        Some(field) => partition.tags(field),
-    }
-}
-
-/// What lists of terms, or of tags, keep.
-pub(super) fn layout_of(partition: &Partition, field: Option<usize>) -> Layout {
-    if field.is_none() { partition.layout() } else { Layout::IDS }
-}
-
 fn expand(
     node: &mut Node,
     plan: &Plan,
@@ -443,20 +368,9 @@ fn fill(node: &mut Node, partition: &Partition, wanted: &Bits, window: &mut Bits
         Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) => {
             let begin = ids.partition_point(|&id| id < window.base());
             let end = window.end();
-            for &id in ids[begin..].iter().take_while(|&&id| id < end) {
-                window.insert(id);
-            }
+            ids[begin..].iter().take_while(|&&id| id < end).for_each(|&id| window.insert(id));
         }
-        Kind::Column { field, what, .. } => {
-            let Some(numbers) = partition.numbers(*field) else { return };
-            match what {
-                Where::Range(range) => numbers.fill(range, window),
-                Where::Area(area) => {
-                    window.or(wanted);
-                    window.retain(|id| numbers.get(id).any(|cell| area.find(cell).is_some()));
-                }
-            }
-        }
+        Kind::Column { field, what, .. } => fill_column(*field, what, partition, wanted, window),
         Kind::Missing { field } => {
             if let Some(postings) = partition.missing(*field) {
                 postings.fill(Layout::IDS, u128::MAX, Some(wanted), window);
@@ -497,6 +411,18 @@ fn fill(node: &mut Node, partition: &Partition, wanted: &Bits, window: &mut Bits
         }
     }
     node.bits = keep.then(|| window.clone());
+}
+
+/// The documents with a number, or a point, where it is wanted.
+fn fill_column(field: usize, what: &Where, partition: &Partition, wanted: &Bits, window: &mut Bits) {
+    let Some(numbers) = partition.numbers(field) else { return };
+    match what {
+        Where::Range(range) => numbers.fill(range, window),
+        Where::Area(area) => {
+            window.or(wanted);
+            window.retain(|id| numbers.get(id).any(|cell| area.find(cell).is_some()));
+        }
+    }
 }
 
 /// As `fill`, for a window that is not empty.

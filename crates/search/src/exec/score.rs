@@ -51,7 +51,7 @@ impl Scorer {
     }
 }
 
-/// What scores depend on beside the document.
+/// Figures of the whole index that scores depend on.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Documents of the index.
@@ -79,7 +79,7 @@ impl Statistics {
 pub struct Scoring<'a> {
     /// The formula.
     pub scorer: Scorer,
-    /// What it depends on beside the document.
+    /// Figures of the whole index.
     pub statistics: Statistics,
     /// The query's payload, for HAMMING.
     pub payload: Option<&'a [u8]>,
@@ -92,11 +92,11 @@ pub struct Scoring<'a> {
 pub struct Explanation {
     /// The line.
     pub text: String,
-    /// What it is made of.
+    /// Its parts.
     pub parts: Vec<Explanation>,
 }
 
-/// What a query found in one document: a tree as the query's, of the parts that the document has.
+/// The parts of a query that one document satisfies, as a tree.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
     /// A term, or a tag.

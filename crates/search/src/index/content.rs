@@ -1,12 +1,12 @@
-//! What the analysis of a document found, before it goes into a partition: nothing of it is locked.
+//! A document after its analysis, before it goes into a partition: nothing of it is locked.
 
 use hashbrown::HashTable;
 use martlet_base::hash::hash_bytes;
 
 use super::documents::Sortable;
 
-/// A document's terms: how often each stands in it, in which fields, where. It is filled, read and cleared, and keeps
-/// its memory.
+/// A document's terms: how often each stands in it, in which fields, where. It is filled, read and cleared,
+/// and keeps its memory.
 #[derive(Debug, Default)]
 pub struct Terms {
     names: Vec<u8>,
@@ -51,8 +51,9 @@ impl Terms {
         self.length = 0;
     }
 
-    /// Adds a place of a term: its field's bit, its position (which rises from call to call, but for terms that share
-    /// one), and its weight. A word counts towards the document's length; its stem or sound does not.
+    /// Adds a place of a term: its field's bit, its position (which rises from call to call, but for terms
+    /// that share one), and its weight. A word counts towards the document's length; its stem or sound does
+    /// not.
     pub fn add(&mut self, name: &[u8], field: u32, position: u32, weight: u32, is_word: bool) {
         let hash = hash_bytes(name);
         let is_it = |&at: &u32| self.terms[at as usize].name_in(&self.names) == name;
@@ -94,7 +95,7 @@ impl Terms {
         self.terms.len()
     }
 
-    /// Whether there are none.
+    /// Whether the document has no term.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }

@@ -43,7 +43,7 @@ impl<V> Dictionary<V> {
         self.order.len()
     }
 
-    /// Whether there are none.
+    /// Whether the dictionary is empty.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -134,8 +134,8 @@ impl<V> Dictionary<V> {
         self.order.iter().filter_map(|&at| self.at(at))
     }
 
-    /// Passes over up to `count` places from `place` on, in no order: values of which `keep` is false are removed with
-    /// their names. Returns the place at which to continue, or none at the end.
+    /// Passes over up to `count` places from `place` on, in no order: values of which `keep` is false are
+    /// removed with their names. Returns the place at which to continue, or none at the end.
     pub fn sweep(
         &mut self,
         place: usize,

@@ -1,7 +1,7 @@
 //! The documents of a partition, by id and by name; which ids are live.
 //!
-//! Ids stand in pages of 1,024. A page without live documents is dropped; one in which few are left is reported, so
-//! that its documents can be given new ids and the page goes too.
+//! Ids stand in pages of 1,024. A page without live documents is dropped; one in which few are left is
+//! reported, so that its documents can be given new ids and the page goes too.
 
 use std::collections::VecDeque;
 

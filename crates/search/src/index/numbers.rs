@@ -78,7 +78,7 @@ impl Numbers {
         self.order.len()
     }
 
-    /// Whether there are none.
+    /// Whether no document has a value.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -1,5 +1,5 @@
-//! The part of an index that has a share of its documents. Another lock than the index's own guards each, so that
-//! several threads write.
+//! The part of an index that has a share of its documents. Another lock than the index's own guards each, so
+//! that several threads write.
 
 use super::DocId;
 use super::content::Content;
@@ -9,10 +9,11 @@ use super::numbers::Numbers;
 use super::postings::{Entry, Layout, Postings, encode_positions};
 use crate::schema::{Definition, Field, FieldKind};
 
-/// A collection of dead entries begins when there are more dead documents than this, and than a quarter of the live.
+/// A collection of dead entries begins when there are more dead documents than this, and than a quarter of
+/// the live.
 const DEAD_MIN: usize = 1024;
 
-/// What is kept of a field beside the terms, which all text fields share.
+/// The structure of one field; all text fields share the terms.
 #[derive(Debug)]
 pub enum FieldIndex {
     /// Nothing: a text, or a field that is not indexed.
@@ -131,8 +132,8 @@ impl Partition {
         self.removals
     }
 
-    /// Puts a document in the place of what its key had. `sequence` gives its number if the key is new. Returns whether
-    /// anything changed: contents that are equal are not indexed again.
+    /// Indexes a document instead of the one that its key had. `sequence` gives its number if the key is
+    /// new. Returns whether anything changed: equal contents are not indexed again.
     pub fn put(&mut self, content: &mut Content, sequence: impl FnOnce() -> u64) -> bool {
         let old = self.documents.find(&content.key);
         let same = old.and_then(|id| self.documents.get(id));
@@ -237,7 +238,7 @@ impl Partition {
             + self.documents.heap_bytes()
     }
 
-    /// Whether so many documents have died that a collection is due, or one is under way.
+    /// Whether a collection is due, by the number of dead documents, or under way.
     pub fn wants_collection(&self) -> bool {
         self.collection != Collection::Idle || self.dead > DEAD_MIN.max(self.documents.len() / 4)
     }

@@ -1,4 +1,4 @@
-//! The documents that a term (or a tag) stands in, ascending by id: for each how often, in which fields and where.
+//! The documents of a term, or of a tag, ascending by id: frequency, fields and positions in each.
 //!
 //! ```text
 //! sealed block: first id, last id, count │ widths: 3, form of masks: 1 │ ids less the first: 128 × w bits
@@ -6,8 +6,8 @@
 //! tail:         distance from the entry before, frequency, mask, length of positions, positions; … (varints)
 //! ```
 //!
-//! A block has up to 128 entries; it has fewer only where ids are more than 2^32 apart. What a layout leaves out is
-//! not there.
+//! A block has up to 128 entries; it has fewer only where ids are more than 2^32 apart. What a layout leaves
+//! out is not there.
 
 use bitpacking::{BitPacker as _, BitPacker4x};
 
@@ -24,7 +24,7 @@ const MASK_ONE: u8 = 1;
 /// Each entry has its mask.
 const MASK_EACH: u8 = 2;
 
-/// What is kept of an entry beside its id.
+/// The parts of an entry that are kept beside its id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// How often the term stands in the document.
@@ -100,7 +100,7 @@ impl Postings {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -223,8 +223,8 @@ impl Postings {
         self.tail_len > 0 && self.tail_first < window.end() && self.last >= window.base()
     }
 
-    /// Adds to `window` the documents in it that have the term in one of the fields of `mask`. Of documents that are
-    /// not in `wanted`, if that is given, any may be left out.
+    /// Adds to `window` the documents in it that have the term in one of the fields of `mask`. Of documents
+    /// that are not in `wanted`, if that is given, any may be left out.
     pub fn fill(&self, layout: Layout, mask: u128, wanted: Option<&Bits>, window: &mut Bits) {
         let mut ids = [0; BLOCK];
         for block in self.blocks_in(window) {
@@ -318,7 +318,7 @@ impl Block {
         usize::from(self.count)
     }
 
-    /// Where what follows the packed numbers begins.
+    /// The first byte behind the packed numbers.
     fn behind_numbers(&self) -> usize {
         HEAD + self.data[..3].iter().map(|&width| BitPacker4x::compressed_block_size(width)).sum::<usize>()
     }

@@ -24,7 +24,7 @@ impl<T: Copy> Sorted<T> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

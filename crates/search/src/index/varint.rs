@@ -18,7 +18,7 @@ pub(super) fn put_wide(out: &mut Vec<u8>, mut value: u128) {
     out.push(value as u8);
 }
 
-/// Takes an integer off the front; 0 if there is none.
+/// Takes an integer off the front; 0 if the bytes have ended.
 #[inline(always)]
 pub(super) fn take(bytes: &mut &[u8]) -> u64 {
     let Some((&first, rest)) = bytes.split_first() else { return 0 };
@@ -29,7 +29,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> u64 {
     take_wide(bytes) as u64
 }
 
-/// Takes an integer off the front; 0 if there is none.
+/// Takes an integer off the front; 0 if the bytes have ended.
 pub(super) fn take_wide(bytes: &mut &[u8]) -> u128 {
     let mut value = 0u128;
     let mut shift = 0;

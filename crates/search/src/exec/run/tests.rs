@@ -1,3 +1,5 @@
+//! Runs beside a look at each document alone; scores as RediSearch gives them.
+
 use martlet_base::random::Random;
 
 use super::super::score::Statistics;

@@ -1,3 +1,5 @@
+//! A partition beside a map of documents.
+
 use martlet_base::random::Random;
 
 use super::*;

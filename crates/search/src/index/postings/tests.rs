@@ -1,3 +1,5 @@
+//! Lists of random entries in every layout.
+
 use martlet_base::random::Random;
 
 use super::*;
@@ -12,7 +14,7 @@ fn layouts() -> Vec<Layout> {
         .collect()
 }
 
-/// What is left of an entry by a layout.
+/// An entry as a layout keeps it.
 fn cut(layout: Layout, entry: &Plain) -> Plain {
     (
         entry.0,
