@@ -1,9 +1,9 @@
 //! Evaluation: the documents of a partition that a query finds, and their scores.
 //!
-//! A [`Plan`] is a query without a partition: its leaves name terms and ranges. A [`Run`] is a plan bound to a
-//! partition. It looks at a window of ids at a time: each node gives a set of bits, and for scores and positions
-//! the leaves then give their entries of the documents in it. Between two windows the partition is not borrowed.
-//! Documents that come in the meantime are beyond the run's end.
+//! A [`Plan`] is a query without a partition: its leaves name terms and ranges. A [`Run`] is a plan bound to
+//! a partition. It looks at a window of ids at a time: each node gives a set of bits, and for scores and
+//! positions the leaves then give their entries of the documents in it. Between two windows the partition is
+//! not borrowed. Documents that come in the meantime are beyond the run's end.
 
 mod gather;
 mod near;
@@ -14,4 +14,4 @@ mod score;
 
 pub use plan::{Children, Expansion, Frequencies, Order, Plan};
 pub use run::Run;
-pub use score::{Explanation, Scorer, Scoring, Statistics};
+pub use score::{Explanation, Scorer, Scoring};

@@ -12,7 +12,10 @@ pub mod numbers;
 pub mod partition;
 pub mod postings;
 pub mod sorted;
+pub mod statistics;
 mod varint;
+pub mod vectors;
+pub mod whole;
 
 /// The number of a document in its partition. It is never given twice.
 pub type DocId = u64;

@@ -31,7 +31,7 @@ pub(super) enum Kind {
         is_single: bool,
         /// Its place among the leaves.
         leaf: usize,
-        /// Where the expansion goes on, and how many names it may still take.
+        /// The name at which the expansion goes on, and the number of names that it may still take.
         pending: Option<(Box<[u8]>, usize)>,
     },
     /// Numbers or points; the ids, if they are few.

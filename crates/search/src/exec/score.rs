@@ -1,6 +1,7 @@
 //! Scores, by RediSearch's formulas, and their explanations in its words.
 
 use super::near;
+use crate::index::statistics::Statistics;
 
 /// How documents are scored.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
@@ -48,29 +49,6 @@ impl Scorer {
     /// Whether it looks at positions.
     pub fn wants_positions(self) -> bool {
         matches!(self, Scorer::TfIdf | Scorer::TfIdfDocNorm | Scorer::Bm25)
-    }
-}
-
-/// Figures of the whole index that scores depend on.
-#[derive(Copy, Clone, Debug, Default, PartialEq)]
-pub struct Statistics {
-    /// Documents of the index.
-    pub documents: u64,
-    /// The mean of their lengths.
-    pub average_length: f64,
-}
-
-impl Statistics {
-    /// The inverse document frequency of TFIDF and BM25: a whole number.
-    pub fn idf(&self, frequency: u64) -> f64 {
-        let ratio = 1.0 + (self.documents as f64 + 1.0) / frequency.max(1) as f64;
-        f64::from(ratio.log2().floor() as i32)
-    }
-
-    /// The one of BM25STD.
-    pub fn bm25_idf(&self, frequency: u64) -> f64 {
-        let (total, with) = (self.documents as f64, frequency as f64);
-        (1.0 + (total - with + 0.5) / (with + 0.5)).max(1.0).ln()
     }
 }
 

@@ -150,8 +150,8 @@ pub struct Content {
     pub tags: Vec<(usize, Box<[u8]>)>,
     /// Numbers by field, those of one field in a row; points as the numbers of their cells.
     pub numbers: Vec<(usize, f64)>,
-    /// Vectors by field.
-    pub vectors: Vec<(usize, Box<[f32]>)>,
+    /// The components of vectors by field.
+    pub vectors: Vec<(usize, Vec<f32>)>,
     /// Fields that the document does not have, of those that index this.
     pub missing: Vec<usize>,
     /// The values of the sortable fields.

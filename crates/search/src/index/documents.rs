@@ -4,12 +4,14 @@
 //! reported, so that its documents can be given new ids and the page goes too.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use martlet_base::hash::hash_bytes;
 
 use super::DocId;
 use super::bits::{Bits, WINDOW};
+use super::vectors::Place;
 
 /// Ids of a page; a window is whole pages.
 pub const PAGE: usize = 1024;
@@ -37,6 +39,19 @@ pub struct Document {
     pub sortables: Box<[Sortable]>,
     /// The payload.
     pub payload: Option<Box<[u8]>>,
+    /// Its vectors.
+    pub vectors: Box<[VectorOf]>,
+}
+
+/// A vector of a document.
+#[derive(Clone, Debug)]
+pub struct VectorOf {
+    /// The field.
+    pub field: usize,
+    /// The handle by which it is removed.
+    pub handle: u32,
+    /// The place by which it is found.
+    pub place: Arc<Place>,
 }
 
 /// A value by which results are sorted.
@@ -216,6 +231,7 @@ fn heap_of(document: &Document) -> usize {
         + size_of_val(&*document.sortables)
         + texts.sum::<usize>()
         + document.payload.as_ref().map_or(0, |payload| payload.len())
+        + size_of_val(&*document.vectors)
 }
 
 fn key_hash(pages: &VecDeque<Page>, first: u64, id: DocId) -> u64 {
@@ -243,6 +259,7 @@ mod tests {
             fingerprint: 0,
             sortables: Box::new([]),
             payload: None,
+            vectors: Box::new([]),
         }
     }
 

@@ -4,10 +4,12 @@
 use super::DocId;
 use super::content::Content;
 use super::dictionary::Dictionary;
-use super::documents::{Document, Documents};
+use super::documents::{Document, Documents, VectorOf};
 use super::numbers::Numbers;
 use super::postings::{Entry, Layout, Postings, encode_positions};
+use super::vectors::Place;
 use crate::schema::{Definition, Field, FieldKind};
+use std::sync::Arc;
 
 /// A collection of dead entries begins when there are more dead documents than this, and than a quarter of
 /// the live.
@@ -132,32 +134,37 @@ impl Partition {
         self.removals
     }
 
-    /// Indexes a document instead of the one that its key had. `sequence` gives its number if the key is
-    /// new. Returns whether anything changed: equal contents are not indexed again.
-    pub fn put(&mut self, content: &mut Content, sequence: impl FnOnce() -> u64) -> bool {
-        let old = self.documents.find(&content.key);
-        let same = old.and_then(|id| self.documents.get(id));
-        if same.is_some_and(|document| document.fingerprint == content.fingerprint) {
-            return false;
-        }
-        let sequence = match old.and_then(|id| self.take(id)) {
-            Some(document) => document.sequence,
-            None => sequence(),
-        };
-        self.add(content, sequence);
-        true
+    /// Whether a key's document has this fingerprint: equal contents need not be indexed again.
+    pub fn is_same(&self, key: &[u8], fingerprint: u64) -> bool {
+        let documents = &self.documents;
+        let old = documents.find(key).and_then(|id| documents.get(id));
+        old.is_some_and(|document| document.fingerprint == fingerprint)
+    }
+
+    /// Indexes a document instead of the one that its key had, which is returned. `vectors` have been added
+    /// to the index already. `sequence` gives the document's number if the key is new.
+    pub fn put(
+        &mut self,
+        content: &mut Content,
+        vectors: Vec<VectorOf>,
+        sequence: impl FnOnce() -> u64,
+    ) -> Option<Document> {
+        let old = self.documents.find(&content.key).and_then(|id| self.take(id));
+        let sequence = old.as_ref().map_or_else(sequence, |document| document.sequence);
+        self.add(content, vectors, sequence);
+        old
     }
 
     /// Gives a document a new id, so that the page of its old one can go. Its contents are the same.
     pub fn move_up(&mut self, content: &mut Content) {
         if let Some(document) = self.documents.find(&content.key).and_then(|id| self.take(id)) {
-            self.add(content, document.sequence);
+            self.add(content, document.vectors.into_vec(), document.sequence);
         }
     }
 
-    /// Removes a key's document. Returns whether there was one.
-    pub fn remove(&mut self, key: &[u8]) -> bool {
-        self.documents.find(key).is_some_and(|id| self.take(id).is_some())
+    /// Removes a key's document.
+    pub fn remove(&mut self, key: &[u8]) -> Option<Document> {
+        self.documents.find(key).and_then(|id| self.take(id))
     }
 
     fn take(&mut self, id: DocId) -> Option<Document> {
@@ -168,11 +175,13 @@ impl Partition {
                 numbers.drop_pages(self.documents.first_id());
             }
         }
+        document.vectors.iter().for_each(|vector| vector.place.unsettle());
         self.dead += 1;
         Some(document)
     }
 
-    fn add(&mut self, content: &mut Content, sequence: u64) {
+    fn add(&mut self, content: &mut Content, vectors: Vec<VectorOf>, sequence: u64) {
+        let places: Vec<Arc<Place>> = vectors.iter().map(|vector| Arc::clone(&vector.place)).collect();
         let id = self.documents.add(Document {
             key: content.key.as_slice().into(),
             sequence,
@@ -182,7 +191,9 @@ impl Partition {
             fingerprint: content.fingerprint,
             sortables: content.sortables.as_slice().into(),
             payload: content.payload.take(),
+            vectors: vectors.into_boxed_slice(),
         });
+        places.iter().for_each(|place| place.settle(id));
         let (layout, terms, positions) = (self.layout, &mut self.terms, &mut self.positions);
         content.terms.each(|term| {
             positions.clear();

@@ -2,11 +2,11 @@
 
 use martlet_base::random::Random;
 
-use super::super::score::Statistics;
 use super::*;
 use crate::exec::plan::Pattern;
 use crate::index::content::Content;
 use crate::index::partition::tests::{Model, WORDS, definition, fill as fill_content, model};
+use crate::index::statistics::Statistics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -118,7 +118,7 @@ fn a_run_finds_what_looking_at_each_document_finds() {
         }
         let model = model(&mut random);
         fill_content(&mut content, &key, &model, round);
-        partition.put(&mut content, || round);
+        partition.put(&mut content, Vec::new(), || round);
         models.insert(key, model);
     }
     for round in 0..600 {
@@ -165,7 +165,7 @@ fn scores_are_those_of_redisearch() {
     for (at, (key, words, tags, number)) in documents.into_iter().enumerate() {
         let model = Model { words, tags, number: Some(number) };
         fill_content(&mut content, key, &model, at as u64);
-        partition.put(&mut content, || at as u64);
+        partition.put(&mut content, Vec::new(), || at as u64);
     }
     let term = |name: &str, weight| Plan::Term { name: name.as_bytes().into(), mask: u128::MAX, weight };
     let tag = |name: &str| Plan::Tag { field: 1, name: name.as_bytes().into(), weight: 1.0 };

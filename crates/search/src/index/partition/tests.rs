@@ -133,14 +133,17 @@ fn it_has_the_documents_that_were_put_last() {
     for round in 0..30_000u64 {
         let key = format!("k{}", random.below(2_000));
         if random.below(5) == 0 {
-            assert_eq!(partition.remove(key.as_bytes()), models.remove(&key).is_some());
+            assert_eq!(partition.remove(key.as_bytes()).is_some(), models.remove(&key).is_some());
         } else {
             let model = model(&mut random);
             fill(&mut content, &key, &model, round);
-            assert!(partition.put(&mut content, || {
+            assert!(!partition.is_same(key.as_bytes(), round));
+            let old = partition.put(&mut content, Vec::new(), || {
                 sequence += 1;
                 sequence
-            }));
+            });
+            assert_eq!(old.is_some(), models.contains_key(&key));
+            assert!(partition.is_same(key.as_bytes(), round));
             models.insert(key, model);
         }
         if partition.wants_collection() {
@@ -159,7 +162,7 @@ fn it_has_the_documents_that_were_put_last() {
     check(&partition, &models, seed);
     assert!(collections > 3);
     for key in models.keys() {
-        assert!(partition.remove(key.as_bytes()));
+        assert!(partition.remove(key.as_bytes()).is_some());
     }
     partition.dead = usize::MAX;
     while !partition.collect(100) {}
@@ -169,15 +172,13 @@ fn it_has_the_documents_that_were_put_last() {
 }
 
 #[test]
-fn equal_contents_are_not_indexed_again() {
+fn a_document_keeps_its_number() {
     let mut partition = Partition::new(&definition());
     let mut content = Content::default();
     let model = Model { words: vec!["a"], ..Model::default() };
     fill(&mut content, "k", &model, 7);
-    assert!(partition.put(&mut content, || 1));
-    fill(&mut content, "k", &model, 7);
-    assert!(!partition.put(&mut content, || panic!("the key has a number")));
+    assert!(partition.put(&mut content, Vec::new(), || 1).is_none());
     fill(&mut content, "k", &model, 8);
-    assert!(partition.put(&mut content, || panic!("the key has a number")));
+    assert!(partition.put(&mut content, Vec::new(), || panic!("the key has a number")).is_some());
     assert_eq!(partition.documents().iter().map(|(_, document)| document.sequence).collect::<Vec<_>>(), [1]);
 }

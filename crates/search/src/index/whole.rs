@@ -1,0 +1,226 @@
+//! An index: its definition, its partitions and its vectors.
+//!
+//! Locks are leaves, and none is held while another is taken, but for those of a vector field, which know no
+//! others.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use super::content::Content;
+use super::documents::{Document, VectorOf};
+use super::partition::Partition;
+use super::statistics::Statistics;
+use super::vectors::{Place, Vectors};
+use crate::analysis::Failure;
+use crate::error::Error;
+use crate::schema::{Definition, FieldKind};
+use crate::text::stopwords::Stopwords;
+
+/// A definition with what follows from it.
+#[derive(Debug)]
+pub struct Rules {
+    /// The definition.
+    pub definition: Definition,
+    /// Its stopwords.
+    pub stopwords: Stopwords,
+    /// By field its vectors.
+    pub vectors: Vec<Option<Arc<Vectors>>>,
+}
+
+/// Documents that could not be indexed.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    /// How many.
+    pub count: u64,
+    /// The last one's error and key.
+    pub last: Option<(Error, Box<[u8]>)>,
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct Index {
+    rules: RwLock<Arc<Rules>>,
+    partitions: Box<[RwLock<Partition>]>,
+    sequence: AtomicU64,
+    /// Of the whole index, and by field.
+    failures: Mutex<(Failures, Vec<Failures>)>,
+}
+
+impl Rules {
+    /// The rules of a definition that has gained fields since `before`.
+    fn new(definition: Definition, before: &[Option<Arc<Vectors>>]) -> Rules {
+        let more = definition.fields.iter().skip(before.len()).map(|field| match &field.kind {
+            FieldKind::Vector(vector) if !field.no_index => Vectors::new(vector).map(Arc::new),
+            _ => None,
+        });
+        let vectors = before.iter().cloned().chain(more).collect();
+        Rules { stopwords: Stopwords::of(definition.stopwords.as_deref()), vectors, definition }
+    }
+}
+
+impl Index {
+    /// An empty index of so many partitions.
+    pub fn new(definition: Definition, partitions: usize) -> Index {
+        let new = |_| RwLock::new(Partition::new(&definition));
+        let partitions = (0..partitions.max(1)).map(new).collect();
+        let failures = (Failures::default(), vec![Failures::default(); definition.fields.len()]);
+        Index {
+            rules: RwLock::new(Arc::new(Rules::new(definition, &[]))),
+            partitions,
+            sequence: AtomicU64::new(0),
+            failures: Mutex::new(failures),
+        }
+    }
+
+    /// The definition, and what follows from it.
+    pub fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts a definition in the place of the former, to which it has added fields. Documents that were
+    /// indexed before must be indexed again.
+    pub fn extend(&self, definition: Definition) {
+        for partition in &self.partitions {
+            partition.write().unwrap_or_else(PoisonError::into_inner).extend(&definition);
+        }
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.1.resize(definition.fields.len(), Failures::default());
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        *rules = Arc::new(Rules::new(definition, &rules.vectors));
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// A partition to read; writers wait until the guard is dropped.
+    pub fn partition(&self, number: usize) -> Option<RwLockReadGuard<'_, Partition>> {
+        Some(self.partitions.get(number)?.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn number_of(&self, key_hash: u64) -> usize {
+        (key_hash >> 32) as usize % self.partitions.len()
+    }
+
+    /// Indexes a document instead of the one that its key had; whether anything changed.
+    ///
+    /// # Errors
+    /// One of its vectors cannot be added; nothing has changed then.
+    pub fn put(&self, key_hash: u64, content: &mut Content) -> Result<bool, Failure> {
+        let number = self.number_of(key_hash);
+        let partition = &self.partitions[number];
+        let is_same = |partition: &Partition| partition.is_same(&content.key, content.fingerprint);
+        if is_same(&partition.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(false);
+        }
+        let rules = self.rules();
+        let mut vectors = Vec::with_capacity(content.vectors.len());
+        for (field, components) in &content.vectors {
+            let Some(store) = rules.vectors.get(*field).and_then(Option::as_ref) else { continue };
+            let place = Arc::new(Place::new(number));
+            let Some(handle) = store.add(components, Arc::clone(&place)) else {
+                remove_vectors(&rules, &vectors);
+                let error = Error::new("Could not add vector");
+                return Err(Failure { field: Some(*field), error });
+            };
+            vectors.push(VectorOf { field: *field, handle, place });
+        }
+        let sequence = || self.sequence.fetch_add(1, Ordering::Relaxed);
+        let old = {
+            let mut partition = partition.write().unwrap_or_else(PoisonError::into_inner);
+            partition.put(content, vectors, sequence)
+        };
+        forget(&rules, old);
+        Ok(true)
+    }
+
+    /// Removes a key's document; whether there was one.
+    pub fn remove(&self, key_hash: u64, key: &[u8]) -> bool {
+        let partition = &self.partitions[self.number_of(key_hash)];
+        if partition.read().unwrap_or_else(PoisonError::into_inner).documents().find(key).is_none() {
+            return false;
+        }
+        let old = partition.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let was_there = old.is_some();
+        forget(&self.rules(), old);
+        was_there
+    }
+
+    /// Notes that a document could not be indexed.
+    pub fn failed(&self, key: &[u8], failure: Failure) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, fields) = &mut *failures;
+        let field = failure.field.and_then(|field| fields.get_mut(field));
+        for one in std::iter::once(all).chain(field) {
+            one.count += 1;
+            one.last = Some((failure.error.clone(), key.into()));
+        }
+    }
+
+    /// Documents that could not be indexed: of the whole index, and by field.
+    pub fn failures(&self) -> (Failures, Vec<Failures>) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn sum(&self, of: impl Fn(&Partition) -> u64) -> u64 {
+        let one =
+            |partition: &RwLock<Partition>| of(&partition.read().unwrap_or_else(PoisonError::into_inner));
+        self.partitions.iter().map(one).sum()
+    }
+
+    /// How many documents there are.
+    pub fn len(&self) -> usize {
+        self.sum(|partition| partition.documents().len() as u64) as usize
+    }
+
+    /// Whether the index has no document.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The figures that scores depend on.
+    pub fn statistics(&self) -> Statistics {
+        let documents = self.len() as u64;
+        let length = self.sum(|partition| partition.documents().total_length());
+        let average_length = if documents == 0 { 0.0 } else { length as f64 / documents as f64 };
+        Statistics { documents, average_length }
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let vectors =
+            self.rules().vectors.iter().flatten().map(|vectors| vectors.heap_bytes()).sum::<usize>();
+        self.sum(|partition| partition.heap_bytes() as u64) as usize + vectors
+    }
+
+    /// Drops a part of what dead documents have left, if there is so much that it is worth while: about
+    /// `count` terms of each partition. Returns whether there is more to do.
+    pub fn collect(&self, count: usize) -> bool {
+        let mut more = false;
+        for partition in &self.partitions {
+            if partition.read().unwrap_or_else(PoisonError::into_inner).wants_collection() {
+                more |= !partition.write().unwrap_or_else(PoisonError::into_inner).collect(count);
+            }
+        }
+        more
+    }
+}
+
+/// Removes the vectors of a document that has left its partition.
+fn forget(rules: &Rules, document: Option<Document>) {
+    if let Some(document) = document {
+        remove_vectors(rules, &document.vectors);
+    }
+}
+
+fn remove_vectors(rules: &Rules, vectors: &[VectorOf]) {
+    for vector in vectors {
+        if let Some(store) = rules.vectors.get(vector.field).and_then(Option::as_ref) {
+            store.remove(vector.handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
