@@ -10,6 +10,7 @@ pub mod error;
 pub mod exec;
 pub mod index;
 pub mod number;
+pub mod request;
 pub mod schema;
 pub mod text;
 
