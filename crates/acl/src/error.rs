@@ -35,9 +35,12 @@ pub enum RuleError {
     /// There are fewer databases.
     #[error("The provided database ID is out of range")]
     NoSuchDatabase,
+    /// No role has the name that a user is to be given.
+    #[error("The specified ACL role does not exist")]
+    NoSuchRole,
 }
 
-/// Why a user's rules were refused as a whole.
+/// Why a user's or a role's rules were refused as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetError {
     /// A rule is wrong: it, its place among the rules once selectors are put together, and why.
@@ -49,15 +52,22 @@ pub enum SetError {
 impl SetError {
     /// ACL SETUSER's reply.
     pub fn reply(&self) -> Error {
+        self.text("SETUSER", "acl selector")
+    }
+
+    /// ACL SETROLE's reply.
+    pub fn role_reply(&self) -> Error {
+        self.text("SETROLE", "selector definition")
+    }
+
+    fn text(&self, subcommand: &str, selector: &str) -> Error {
         match self {
             SetError::Rule(rule, _, why) => {
-                let why = why.to_string();
-                Error::Bytes(
-                    [b"ERR Error in ACL SETUSER modifier '", &rule[..], b"': ", why.as_bytes()].concat(),
-                )
+                let before = format!("ERR Error in ACL {subcommand} modifier '");
+                Error::Bytes([before.as_bytes(), rule, format!("': {why}").as_bytes()].concat())
             }
             SetError::Unmatched(word, _) => {
-                Error::quoting("ERR Unmatched parenthesis in acl selector starting at '", word, "'.")
+                Error::quoting(&format!("ERR Unmatched parenthesis in {selector} starting at '"), word, "'.")
             }
         }
     }

@@ -2,9 +2,11 @@
 
 use martlet_base::random::fill_secret;
 use martlet_protocol::reply::Reply;
+use martlet_protocol::request::Args;
 use martlet_spec::{Acl, Error, Presentation};
 
-use crate::{LogEntry, Selector, Table, User, Users};
+use crate::role::role_name_fault;
+use crate::{LogEntry, Role, Selector, Table, User, Users};
 
 /// The error of LOAD and SAVE where users have no file.
 pub const NO_FILE: Error = Error::Fixed(
@@ -18,6 +20,25 @@ pub const NOT_SAVED: Error = Error::Fixed(
 pub const NO_NAME: Error = Error::Fixed("ERR Usernames can't contain spaces or null characters");
 /// The error of DELUSER for the user that is always there.
 pub const NOT_REMOVED: Error = Error::Fixed("ERR The 'default' user cannot be removed");
+/// DELROLE's error for a role that a user has.
+pub fn role_is_held(name: &[u8]) -> Error {
+    Error::quoting("ERR Role '", name, "' is assigned to one or more users. Remove it from them first.")
+}
+
+/// Checks the name of SETROLE's role.
+///
+/// # Errors
+/// Why no role can be called so.
+pub fn check_role_name(name: &[u8]) -> Result<(), Error> {
+    role_name_fault(name).map_or(Ok(()), |fault| Err(Error::Text(format!("ERR {fault}"))))
+}
+
+/// The places of SETROLE's arguments that look like passwords, which belong to users only.
+pub fn role_secrets(args: &Args<'_>) -> Vec<usize> {
+    let is_password = |place: &usize| matches!(args.at(*place).first(), Some(b'>' | b'<' | b'#' | b'!'));
+    (3..args.len()).filter(is_password).collect()
+}
+
 /// Entries of the log that are answered unless it is said how many.
 pub const LOG_ENTRIES: usize = 10;
 /// Bits of a password unless it is said how many.
@@ -27,11 +48,13 @@ const PASSWORD_MAX_BITS: i64 = 4096;
 /// Bytes of a category's name that the error repeats.
 const ECHOED_BYTES: usize = 128;
 
-/// GETUSER. Valkey shows the databases of each user, and no flags about payloads.
+/// GETUSER. Valkey shows the databases of each user, and no flags about payloads. Roles, which neither Redis
+/// nor Valkey 9.1 has, appear for users that have some.
 pub fn write_user(reply: &mut Reply, user: &User, presentation: Presentation) {
     let shows_databases = presentation.is_valkey();
     let is_shown = |flag: &&str| !(presentation.is_valkey() && flag.ends_with(SANITIZES));
-    reply.map(3 + selector_fields(user.root(), shows_databases));
+    let shows_roles = !user.roles().is_empty();
+    reply.map(3 + usize::from(shows_roles) + selector_fields(user.root(), shows_databases));
     reply.bulk(b"flags");
     reply.set(user.flags().filter(is_shown).count());
     user.flags().filter(is_shown).for_each(|flag| reply.bulk(flag.as_bytes()));
@@ -40,9 +63,29 @@ pub fn write_user(reply: &mut Reply, user: &User, presentation: Presentation) {
     reply.array(passwords.len());
     passwords.iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
     write_selector(reply, user.root(), shows_databases);
+    write_selectors(reply, user.selectors(), shows_databases);
+    if shows_roles {
+        reply.bulk(b"roles");
+        reply.array(user.roles().len());
+        user.roles().iter().for_each(|role| reply.bulk(&role.name));
+    }
+}
+
+/// GETROLE: a role, and the users that have it. Its databases appear always, for the command is Valkey's.
+pub fn write_role(reply: &mut Reply, role: &Role, users: &Users) {
+    reply.map(2 + selector_fields(role.root(), true));
+    write_selector(reply, role.root(), true);
+    write_selectors(reply, role.selectors(), true);
+    reply.bulk(b"users");
+    reply.array(users.holders(&role.name).count());
+    users.holders(&role.name).for_each(|user| reply.bulk(&user.name));
+}
+
+/// The field of the selectors in parentheses.
+fn write_selectors(reply: &mut Reply, selectors: &[Selector], shows_databases: bool) {
     reply.bulk(b"selectors");
-    reply.array(user.selectors().len());
-    for selector in user.selectors() {
+    reply.array(selectors.len());
+    for selector in selectors {
         reply.map(selector_fields(selector, shows_databases));
         write_selector(reply, selector, shows_databases);
     }
@@ -79,9 +122,10 @@ fn write_selector(reply: &mut Reply, selector: &Selector, shows_databases: bool)
     }
 }
 
-/// LIST.
+/// LIST: roles, then users.
 pub fn write_lines(reply: &mut Reply, users: &Users, presentation: Presentation) {
-    reply.array(users.iter().len());
+    reply.array(users.roles().iter().len() + users.iter().len());
+    users.roles().iter().for_each(|role| reply.bulk(&role.line()));
     let is_shown = |flag: &str| !(presentation.is_valkey() && flag.ends_with(SANITIZES));
     users.iter().for_each(|user| reply.bulk(&user.line_with(is_shown)));
 }
@@ -90,6 +134,12 @@ pub fn write_lines(reply: &mut Reply, users: &Users, presentation: Presentation)
 pub fn write_names(reply: &mut Reply, users: &Users) {
     reply.array(users.iter().len());
     users.iter().for_each(|user| reply.bulk(&user.name));
+}
+
+/// ROLES.
+pub fn write_role_names(reply: &mut Reply, users: &Users) {
+    reply.array(users.roles().iter().len());
+    users.roles().iter().for_each(|role| reply.bulk(&role.name));
 }
 
 /// CAT: the categories, or the commands of one.

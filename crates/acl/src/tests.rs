@@ -71,7 +71,7 @@ fn words(text: &str) -> Vec<&[u8]> {
 /// A user of these rules.
 fn user(text: &str) -> Result<User, SetError> {
     let table = table();
-    User::new(b"u", &rules(&table)).with_rules(&rules(&table), words(text))
+    User::new(b"u", &rules(&table)).with_rules(&rules(&table), &Roles::default(), words(text))
 }
 
 fn described(text: &str) -> String {
@@ -137,7 +137,7 @@ fn users_are_described_by_what_makes_them() {
 fn selectors_of_odd_patterns_survive_a_file() {
     let (table, word) = (table(), &br#"(~a) "~\"b\\" "&c'd)" +get)"#[..]);
     let rules = rules(&table);
-    let given = User::new(b"u", &rules).with_rules(&rules, [word]).unwrap();
+    let given = User::new(b"u", &rules).with_rules(&rules, &Roles::default(), [word]).unwrap();
     let text = [&given.line()[..], b"\n"].concat();
     assert!(
         text.ends_with(
@@ -462,10 +462,214 @@ proptest! {
     fn any_bytes_make_a_user_or_an_error(all in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..6)) {
         let table = table();
         let rules = rules(&table);
-        if let Ok(user) = User::new(b"u", &rules).with_rules(&rules, all.iter().map(Vec::as_slice)) {
+        if let Ok(user) = User::new(b"u", &rules).with_rules(&rules, &Roles::default(), all.iter().map(Vec::as_slice)) {
             let users = Users::from_text(&user.line(), "f", &rules).unwrap();
             prop_assert_eq!(&**users.get(b"u").unwrap(), &user);
         }
         prop_assert!(Users::from_text(&all.join(&b' '), "f", &rules).is_err() || all.concat().trim_ascii().is_empty());
     }
+}
+
+/// Users with two roles: `reader`, which `ann` and `bob` have, and `writer`, which `bob` has.
+fn with_roles() -> Users {
+    let table = table();
+    let mut users = Users::new(&rules(&table));
+    users.set_role(&rules(&table), b"reader", words("~r:* &news +get (+set ~w:*)")).unwrap();
+    users.set_role(&rules(&table), b"writer", words("~x:* +set db=1")).unwrap();
+    users.set_user(&rules(&table), b"ann", words("on role=reader ~a:* +mget")).unwrap();
+    users.set_user(&rules(&table), b"bob", words("on ROLE=writer,reader,writer")).unwrap();
+    users
+}
+
+fn lines_of(users: &Users) -> Vec<String> {
+    users.to_text().split(|byte| *byte == b'\n').map(|line| String::from_utf8(line.into()).unwrap()).collect()
+}
+
+#[test]
+fn a_request_is_allowed_by_a_selector_of_the_user_or_of_a_role() {
+    let users = with_roles();
+    let asked =
+        |name: &str, db: usize, request: &str| check_in(users.get(name.as_bytes()).unwrap(), db, request);
+    for (name, db, request, expected) in [
+        ("ann", 0, "get r:1", Ok(())),
+        ("ann", 0, "set w:1 x", Ok(())),
+        ("ann", 0, "mget a:1 a:2", Ok(())),
+        ("ann", 0, "publish news x", Err(Denial::Command)),
+        // No selector has both, and the furthest reason is the one that is reported.
+        ("ann", 0, "get w:1", Err(Denial::Key(1))),
+        ("ann", 0, "mget r:1", Err(Denial::Key(1))),
+        ("ann", 0, "set x:1 x", Err(Denial::Key(1))),
+        ("bob", 1, "set x:1 x", Ok(())),
+        ("bob", 0, "set x:1 x", Err(Denial::Key(1))),
+        ("bob", 0, "get r:1", Ok(())),
+        ("bob", 0, "flushall", Err(Denial::Command)),
+    ] {
+        assert_eq!(asked(name, db, request), expected, "{name} {db} {request}");
+    }
+    let ann = users.get(b"ann").unwrap();
+    assert!(ann.allows_channel(b"news", false) && !ann.allows_channel(b"other", false));
+    assert!(ann.may_read_key(b"r:1") && !ann.may_read_key(b"x:1") && !ann.is_unrestricted());
+}
+
+#[test]
+fn a_change_of_a_role_reaches_its_users_at_once() {
+    let table = table();
+    let mut users = with_roles();
+    let before = users.clone();
+    users.set_role(&rules(&table), b"reader", words("resetchannels resetkeys ~z")).unwrap();
+    let ann = users.get(b"ann").unwrap();
+    assert_eq!(check(ann, "get r:1"), Err(Denial::Key(1)));
+    assert_eq!(check(ann, "get z"), Ok(()));
+    assert!(!ann.keeps_channels_of(before.get(b"ann").unwrap()));
+    assert_eq!(check(before.get(b"ann").unwrap(), "get r:1"), Ok(()));
+    // One that allows everything makes its users unrestricted, until it does not.
+    users.set_role(&rules(&table), b"reader", words("allkeys allchannels +@all")).unwrap();
+    assert!(users.get(b"ann").unwrap().is_unrestricted());
+    users.set_role(&rules(&table), b"reader", words("-get")).unwrap();
+    assert!(!users.get(b"ann").unwrap().is_unrestricted());
+    users.set_user(&rules(&table), b"ann", words("reset")).unwrap();
+    assert_eq!(users.get(b"ann").unwrap().roles().len(), 0);
+}
+
+#[test]
+fn roles_are_given_whole_and_removed_when_no_user_has_them() {
+    let table = table();
+    let mut users = with_roles();
+    let names = |users: &Users, name: &[u8]| -> Vec<Vec<u8>> {
+        users.get(name).unwrap().roles().iter().map(|role| role.name.clone()).collect()
+    };
+    assert_eq!(names(&users, b"bob"), [b"writer".to_vec(), b"reader".to_vec()]);
+    for (rule, why) in [
+        ("role=", "Syntax error"),
+        ("role=,", "Syntax error"),
+        ("role=,reader", "Syntax error"),
+        ("role=reader,", "Syntax error"),
+        ("role=reader,,writer", "Syntax error"),
+        ("role=reader,none", "The specified ACL role does not exist"),
+        ("role=Reader", "The specified ACL role does not exist"),
+    ] {
+        let error = users.set_user(&rules(&table), b"bob", words(rule)).unwrap_err();
+        assert_eq!(text(error), format!("ERR Error in ACL SETUSER modifier '{rule}': {why}"));
+    }
+    assert_eq!(names(&users, b"bob"), [b"writer".to_vec(), b"reader".to_vec()]);
+    assert_eq!(users.remove_roles(&[b"none", b"reader"]), Err(&b"reader"[..]));
+    users.set_user(&rules(&table), b"bob", words("role=reader")).unwrap();
+    assert_eq!(users.remove_roles(&[b"writer", b"none", b"writer"]), Ok(1));
+    users.set_user(&rules(&table), b"bob", words("resetroles")).unwrap();
+    assert!(users.remove(b"ann"));
+    assert_eq!(users.remove_roles(&[b"reader"]), Ok(1));
+    assert_eq!(users.roles().iter().len(), 0);
+}
+
+#[test]
+fn a_role_takes_no_rules_of_users() {
+    let table = table();
+    let mut users = with_roles();
+    for rule in [
+        "on",
+        "OFF",
+        "nopass",
+        "resetpass",
+        "reset",
+        "sanitize-payload",
+        "skip-sanitize-payload",
+        ">p",
+        "<p",
+        "#p",
+        "!p",
+        "role=reader",
+        "Role=",
+        "resetroles",
+    ] {
+        let error = users.set_role(&rules(&table), b"reader", words(rule)).unwrap_err();
+        assert_eq!(
+            error.role_reply().to_string(),
+            format!("ERR Error in ACL SETROLE modifier '{rule}': Syntax error")
+        );
+    }
+    let open = users.set_role(&rules(&table), b"reader", words("+get (+set ~x")).unwrap_err();
+    let expected = "ERR Unmatched parenthesis in selector definition starting at '(+set'.";
+    assert_eq!(open.role_reply().to_string(), expected);
+    let unknown = users.set_role(&rules(&table), b"new", words("+get +nothing")).unwrap_err();
+    let expected = "ERR Error in ACL SETROLE modifier '+nothing': Unknown command or category name in ACL";
+    assert_eq!(unknown.role_reply().to_string(), expected);
+    assert!(users.roles().get(b"new").is_none());
+}
+
+#[test]
+fn names_of_roles_come_back_from_a_file() {
+    for name in ["read-only", "app.reader", "role:admin", "a=b", "v2", "~"] {
+        assert_eq!(role_name_fault(name.as_bytes()), None, "{name}");
+    }
+    for (name, fault) in [
+        ("", "Role names can't be empty"),
+        ("a,b", "Role names can't contain commas"),
+        ("q\"x", "Role names can't contain quotes or backslashes"),
+        ("q'x", "Role names can't contain quotes or backslashes"),
+        ("q\\x", "Role names can't contain quotes or backslashes"),
+        ("a b", "Role names can only contain printable ASCII characters"),
+        ("tab\t", "Role names can only contain printable ASCII characters"),
+        ("caf\u{e9}", "Role names can only contain printable ASCII characters"),
+    ] {
+        assert_eq!(role_name_fault(name.as_bytes()), Some(fault), "{name}");
+    }
+}
+
+#[test]
+fn roles_come_first_in_a_file_and_may_stand_anywhere_in_it() {
+    let table = table();
+    let rules = rules(&table);
+    let users = with_roles();
+    assert_eq!(
+        lines_of(&users)[..4],
+        [
+            "role reader ~r:* resetchannels &news -@all +get (~w:* resetchannels -@all +set)",
+            "role writer ~x:* resetchannels db=1 -@all +set",
+            "user ann on sanitize-payload ~a:* resetchannels -@all +mget role=reader",
+            "user bob on sanitize-payload resetchannels -@all role=writer,reader",
+        ]
+    );
+    let mut lines = lines_of(&users);
+    let again = Users::from_text(lines.join("\n").as_bytes(), "f", &rules).unwrap();
+    assert_eq!(lines_of(&again), lines);
+    lines.reverse();
+    let reversed = Users::from_text(lines.join("\n").as_bytes(), "f", &rules).unwrap();
+    assert_eq!(lines_of(&reversed), lines_of(&users));
+    for (file, fault) in [
+        ("role", "f:1: role line requires a role name. "),
+        ("role a,b +get", "f:1: invalid role name 'a,b': Role names can't contain commas. "),
+        ("role r\nrole r +get", "WARNING: Duplicate role 'r' found on line 2. "),
+        ("role r >p", "f:1: Error in ACL SETROLE modifier '>p': Syntax error. "),
+        ("role r (+get", "f:1: Unmatched parenthesis in selector definition starting at '(+get'.. "),
+        ("user u role=r", "f:1: The specified ACL role does not exist. "),
+        ("roles r", "f:1 should start with user keyword followed by the username. "),
+    ] {
+        let error = String::from_utf8(Users::from_text(file.as_bytes(), "f", &rules).unwrap_err()).unwrap();
+        assert!(error.starts_with(fault), "{file}: {error}");
+    }
+}
+
+#[test]
+fn declared_roles_are_checked_before_and_when_they_are_taken_up() {
+    let table = table();
+    let rules = rules(&table);
+    let line = |text: &str| -> Vec<Vec<u8>> { words(text).into_iter().map(<[u8]>::to_vec).collect() };
+    assert_eq!(check_role(&rules, &line("r +get +later (~a) role")), Err((4, "Syntax error".into())));
+    assert_eq!(check_role(&rules, &line("r +get +later")), Ok(()));
+    assert!(check_role(&rules, &line("a,b")).unwrap_err().1.starts_with("Role names can't be empty and can"));
+    assert_eq!(check_user(&rules, &line("u role=later on")), Ok(()));
+    let mut users = Users::new(&rules);
+    assert_eq!(
+        users.declare_role(&rules, &line("r +later")).unwrap_err(),
+        "Error loading ACL role 'r': Error in ACL SETROLE modifier '+later': Unknown command or category name in ACL"
+    );
+    users.declare_role(&rules, &line("r +get ~*")).unwrap();
+    assert_eq!(users.declare_user(&rules, &line("u on role=r")), Ok(true));
+    assert_eq!(users.declare_user(&rules, &line("default role=r")), Ok(false));
+    let names: Vec<_> = users.holders(b"r").map(|user| user.name.clone()).collect();
+    assert_eq!(names, [b"default".to_vec(), b"u".to_vec()]);
+    assert_eq!(
+        users.declare_user(&rules, &line("v role=s")).unwrap_err(),
+        "Error loading ACL rule 'role=s' for the user named 'v': The specified ACL role does not exist"
+    );
 }

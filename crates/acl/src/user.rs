@@ -1,15 +1,18 @@
-//! A user: whether it may log in and how, and the selectors of which one has to allow a request.
+//! A user: whether it may log in and how, and the selectors, its own and its roles', of which one has to
+//! allow a request.
 //!
-//! Invariant: `is_unrestricted` is true exactly if the first selector allows everything, so that requests
-//! need no check.
+//! Invariant: `is_unrestricted` is true exactly if the first selector of the user or of one of its roles
+//! allows everything, so that requests need no check.
 
-use martlet_protocol::request::inline_words;
+use std::sync::Arc;
 
 use crate::error::{Denial, RuleError, SetError};
 use crate::ordered::Ordered;
 use crate::password::Password;
 use crate::request::{Request, Rules};
+use crate::role::{NO_ROLES, ROLE_RULE, Role, Roles, role_names};
 use crate::selector::{Access, Asked, Selector};
+use crate::selectors::{Selectors, merge_selectors};
 
 /// See the [module docs](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +26,9 @@ pub struct User {
     /// Payloads that it restores are validated.
     pub sanitizes_payload: bool,
     passwords: Ordered<Password, ()>,
-    /// The first is that of the rules outside parentheses.
-    selectors: Vec<Selector>,
+    selectors: Selectors,
+    /// In the order in which they were given, each once.
+    roles: Vec<Arc<Role>>,
     is_unrestricted: bool,
 }
 
@@ -37,7 +41,8 @@ impl User {
             needs_no_password: false,
             sanitizes_payload: true,
             passwords: Ordered::new(),
-            selectors: vec![Selector::new(rules)],
+            selectors: Selectors::new(rules),
+            roles: Vec::new(),
             is_unrestricted: false,
         }
     }
@@ -49,19 +54,20 @@ impl User {
     pub fn with_rules<'r>(
         &self,
         rules: &Rules<'_>,
+        roles: &Roles,
         words: impl IntoIterator<Item = &'r [u8]>,
     ) -> Result<User, SetError> {
         let mut user = self.clone();
         for (place, rule) in merge_selectors(words)?.into_iter().enumerate() {
-            user.apply(rules, &rule).map_err(|why| SetError::Rule(rule, place, why))?;
+            user.apply(rules, roles, &rule).map_err(|why| SetError::Rule(rule, place, why))?;
         }
         Ok(user)
     }
 
-    /// Looks through rules of a server that may yet learn more commands and categories.
+    /// Looks through rules of a server that may yet learn more commands, categories and roles.
     ///
     /// # Errors
-    /// The first rule that is wrong whatever commands there are.
+    /// The first rule that is wrong whatever commands and roles there are.
     pub fn check_rules<'r>(
         &self,
         rules: &Rules<'_>,
@@ -69,8 +75,8 @@ impl User {
     ) -> Result<(), SetError> {
         let mut user = self.clone();
         for (place, rule) in merge_selectors(words)?.into_iter().enumerate() {
-            match user.apply(rules, &rule) {
-                Ok(()) | Err(RuleError::Unknown) => {}
+            match user.apply(rules, &NO_ROLES, &rule) {
+                Ok(()) | Err(RuleError::Unknown | RuleError::NoSuchRole) => {}
                 Err(why) => return Err(SetError::Rule(rule, place, why)),
             }
         }
@@ -84,12 +90,13 @@ impl User {
     pub(crate) fn with_valid_rules<'r>(
         &self,
         rules: &Rules<'_>,
+        roles: &Roles,
         words: impl IntoIterator<Item = &'r [u8]>,
         refused: &mut dyn FnMut(&[u8], RuleError),
     ) -> Result<User, SetError> {
         let mut user = self.clone();
         for rule in merge_selectors(words)? {
-            if let Err(why) = user.apply(rules, &rule) {
+            if let Err(why) = user.apply(rules, roles, &rule) {
                 refused(&rule, why);
             }
         }
@@ -105,7 +112,7 @@ impl User {
         User { passwords, needs_no_password: password.is_none(), ..self.clone() }
     }
 
-    fn apply(&mut self, rules: &Rules<'_>, rule: &[u8]) -> Result<(), RuleError> {
+    fn apply(&mut self, rules: &Rules<'_>, roles: &Roles, rule: &[u8]) -> Result<(), RuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"" => {}
             b"on" => self.is_on = true,
@@ -120,25 +127,35 @@ impl User {
                 self.needs_no_password = false;
                 self.passwords.clear();
             }
-            b"clearselectors" => self.selectors.truncate(1),
+            b"resetroles" => self.roles.clear(),
             b"reset" => *self = User::new(&self.name, rules),
             _ => match *rule {
                 [b'>', ref text @ ..] => self.add_password(Password::of(text)),
                 [b'#', ref hex @ ..] => self.add_password(Password::from_hex(hex)?),
                 [b'<', ref text @ ..] => self.remove_password(&Password::of(text))?,
                 [b'!', ref hex @ ..] => self.remove_password(&Password::from_hex(hex)?)?,
-                [b'(', ref inner @ .., b')'] => {
-                    let mut selector = Selector::new(rules);
-                    if let Some(words) = inline_words(inner) {
-                        words.view().iter().try_for_each(|word| selector.apply(rules, word))?;
-                    }
-                    self.selectors.push(selector);
-                }
-                _ => self.selectors.first_mut().map_or(Ok(()), |root| root.apply(rules, rule))?,
+                _ => match role_names(rule) {
+                    Some(names) => self.roles = roles.find(names)?,
+                    None => self.selectors.apply(rules, rule)?,
+                },
             },
         }
-        self.is_unrestricted = self.root().allows_all();
+        self.note_rights();
         Ok(())
+    }
+
+    fn note_rights(&mut self) {
+        let roles = self.roles.iter().map(|role| role.root());
+        self.is_unrestricted = std::iter::once(self.root()).chain(roles).any(Selector::allows_all);
+    }
+
+    /// The user with a role in the place of the one of its name; none if it does not have that role.
+    pub(crate) fn with_changed_role(&self, role: &Arc<Role>) -> Option<User> {
+        let place = self.roles.iter().position(|held| held.name == role.name)?;
+        let mut user = self.clone();
+        user.roles[place] = role.clone();
+        user.note_rights();
+        Some(user)
     }
 
     fn add_password(&mut self, password: Password) {
@@ -152,12 +169,27 @@ impl User {
 
     /// The selector of the rules outside parentheses.
     pub fn root(&self) -> &Selector {
-        &self.selectors[0]
+        self.selectors.root()
     }
 
     /// The selectors in parentheses.
     pub fn selectors(&self) -> &[Selector] {
-        &self.selectors[1..]
+        self.selectors.others()
+    }
+
+    /// Its roles, in the order in which they were given.
+    pub fn roles(&self) -> &[Arc<Role>] {
+        &self.roles
+    }
+
+    /// Whether it has a role of this name.
+    pub fn has_role(&self, name: &[u8]) -> bool {
+        self.roles.iter().any(|role| role.name == name)
+    }
+
+    /// The selectors of which one has to allow a request: its own, then those of each role.
+    fn effective_selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.selectors.iter().chain(self.roles.iter().flat_map(|role| role.selectors.iter()))
     }
 
     /// The passwords, in the order in which they were given.
@@ -197,7 +229,7 @@ impl User {
         }
         let mut asked = Asked::new(request);
         let mut told: Option<Denial> = None;
-        for selector in &self.selectors {
+        for selector in self.effective_selectors() {
             let Err(denial) = selector.check(&mut asked) else { return Ok(()) };
             if told.is_none_or(|told| weight(denial) > weight(told)) {
                 told = Some(denial);
@@ -213,26 +245,28 @@ impl User {
         }
         let mut asked = Asked::new(request);
         let read = Access { read: true, write: false };
-        self.selectors.iter().any(|one| one.check(&mut asked).is_ok() && one.allows_all_keys(read))
+        self.effective_selectors().any(|one| one.check(&mut asked).is_ok() && one.allows_all_keys(read))
     }
 
     /// Whether a selector allows to read a key, which a request does not name.
     pub fn may_read_key(&self, key: &[u8]) -> bool {
         let read = Access { read: true, write: false };
-        self.is_unrestricted || self.selectors.iter().any(|selector| selector.allows_key(key, read))
+        self.is_unrestricted || self.effective_selectors().any(|selector| selector.allows_key(key, read))
     }
 
     /// Whether a subscription to a channel, or a pattern of them, may stay.
     pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
-        self.selectors.iter().any(|selector| selector.allows_channel(channel, is_pattern))
+        self.effective_selectors().any(|selector| selector.allows_channel(channel, is_pattern))
     }
 
     /// Whether it may use all channels that `before` could, going by the patterns' texts.
     pub fn keeps_channels_of(&self, before: &User) -> bool {
-        let channels: Option<Vec<_>> = self.selectors.iter().map(Selector::channels).collect();
+        let channels: Option<Vec<_>> = self.effective_selectors().map(Selector::channels).collect();
         let Some(channels) = channels else { return true };
         let has = |(wanted, ()): (&Vec<u8>, &())| channels.iter().any(|known| known.has(wanted));
-        before.selectors.iter().all(|selector| selector.channels().is_some_and(|all| all.iter().all(has)))
+        before
+            .effective_selectors()
+            .all(|selector| selector.channels().is_some_and(|all| all.iter().all(has)))
     }
 
     /// The flags, in GETUSER's form.
@@ -253,8 +287,11 @@ impl User {
         let mut parts: Vec<Vec<u8>> = flags.map(|flag| flag.as_bytes().to_vec()).collect();
         parts
             .extend(self.passwords().into_iter().map(|password| format!("#{}", password.hex()).into_bytes()));
-        parts.extend(self.root().words());
-        parts.extend(self.selectors().iter().map(Selector::describe_in_parentheses));
+        parts.extend(self.selectors.words());
+        if !self.roles.is_empty() {
+            let names: Vec<&[u8]> = self.roles.iter().map(|role| &role.name[..]).collect();
+            parts.push([ROLE_RULE, &names.join(&b',')].concat());
+        }
         parts.join(&b' ')
     }
 
@@ -278,27 +315,4 @@ fn weight(denial: Denial) -> (u8, usize) {
         Denial::Key(index) => (2, index),
         Denial::Channel(index) => (3, index),
     }
-}
-
-/// The rules, with those selectors put together that are spread over several words.
-fn merge_selectors<'r>(words: impl IntoIterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, SetError> {
-    let mut rules: Vec<Vec<u8>> = Vec::new();
-    // The first word of a selector that has not ended, and its place.
-    let mut open: Option<(&[u8], usize)> = None;
-    for (place, word) in words.into_iter().enumerate() {
-        match (open, rules.last_mut()) {
-            (Some(_), Some(rule)) => {
-                rule.push(b' ');
-                rule.extend(word);
-            }
-            _ => {
-                open = word.starts_with(b"(").then_some((word, place));
-                rules.push(word.into());
-            }
-        }
-        if word.ends_with(b")") {
-            open = None;
-        }
-    }
-    open.map_or(Ok(rules), |(word, place)| Err(SetError::Unmatched(word.into(), place)))
 }

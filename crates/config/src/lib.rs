@@ -27,10 +27,11 @@ pub use command_line::{CommandLine, CommandLineError, Invocation, USAGE, parse_c
 pub use enumerations::*;
 pub use index::{find, parameters};
 pub use load::{
-    AnySurroundings, LoadError, Loaded, REDIS_VERSION, REDIS_VERSION_NUMBER, Sources, Surroundings, load,
+    AnySurroundings, Declarations, LoadError, Loaded, REDIS_VERSION, REDIS_VERSION_NUMBER, Sources,
+    Surroundings, load,
 };
 pub use parameters::Config;
-pub use rewrite::{Extent, UserLines, rewrite, rewrite_file};
+pub use rewrite::{AccessLines, Extent, rewrite, rewrite_file};
 pub use special::{
     ErrorRate, KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints,
     SlotMetrics, TitlePart, title_parts,

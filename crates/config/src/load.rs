@@ -32,9 +32,12 @@ pub trait Surroundings {
     /// Checks the rules of a `user` directive: name, then rules. On error, the place of the wrong rule among
     /// them and its fault.
     fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)>;
+
+    /// Checks the name and the rules of a `role` directive. On error, the wrong word's place and its fault.
+    fn check_role(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)>;
 }
 
-/// Surroundings that know nothing: every command may be renamed and every user is valid.
+/// Surroundings that know nothing: every command may be renamed, every user and role is valid.
 #[derive(Debug)]
 pub struct AnySurroundings;
 
@@ -44,6 +47,10 @@ impl Surroundings for AnySurroundings {
     }
 
     fn check_user(&self, _: &[Vec<u8>]) -> Result<(), (usize, String)> {
+        Ok(())
+    }
+
+    fn check_role(&self, _: &[Vec<u8>]) -> Result<(), (usize, String)> {
         Ok(())
     }
 }
@@ -59,6 +66,15 @@ pub struct Sources {
     pub options: Vec<u8>,
 }
 
+/// Users and roles that a configuration declares: name and rules each.
+#[derive(Clone, Debug, Default)]
+pub struct Declarations {
+    /// Roles, which users may refer to.
+    pub roles: Vec<Vec<Vec<u8>>>,
+    /// Users.
+    pub users: Vec<Vec<Vec<u8>>>,
+}
+
 /// A configuration and the directives that are no parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
@@ -66,8 +82,8 @@ pub struct Loaded {
     pub config: Config,
     /// Commands to rename, with their new name; an empty one removes the command.
     pub renames: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Users: name and rules.
-    pub users: Vec<Vec<Vec<u8>>>,
+    /// Users and roles.
+    pub declared: Declarations,
     /// Parameters that were set although they do nothing here, each with the name used, in the order of their
     /// first appearance.
     pub without_effect: Vec<(String, &'static Parameter)>,
@@ -228,14 +244,17 @@ impl Loader<'_> {
                 self.surroundings.check_user(arguments).map_err(|(index, message)| {
                     // Redis names the word that has this place counted from the directive on.
                     let before = index.checked_sub(1).and_then(|index| arguments.get(index));
-                    user_error(before.map_or(b"user", |word| word), &message)
+                    declaration_error("user", before.map_or(b"user", |word| word), &message)
                 })?;
-                if self.loaded.users.iter().any(|user| user.first() == arguments.first()) {
-                    let message = "Duplicate user found. A user can only be defined once in config files";
-                    return Err(Problem::Here(user_error(&arguments[0], message)));
-                }
-                self.loaded.users.push(arguments.into());
-                Ok(())
+                Ok(declare("user", &mut self.loaded.declared.users, arguments)?)
+            }
+            (b"role", [_, ..]) => {
+                let checked = self.surroundings.check_role(arguments);
+                checked.map_err(|(index, message)| {
+                    let word = arguments.get(index).or(arguments.first()).map_or(&[][..], Vec::as_slice);
+                    declaration_error("role", word, &message)
+                })?;
+                Ok(declare("role", &mut self.loaded.declared.roles, arguments)?)
             }
             (b"loadmodule", [_, ..]) => self.ignore(name, "this server loads no modules"),
             (b"sentinel", []) => self.ignore(name, "this server is no sentinel"),
@@ -320,9 +339,19 @@ impl Loader<'_> {
     }
 }
 
-/// The fault of a `user` line.
-fn user_error(word: &[u8], message: &str) -> String {
-    format!("Error in user declaration '{}': {message}", String::from_utf8_lossy(word))
+/// Adds a user or a role to those declared before it.
+fn declare(kind: &str, known: &mut Vec<Vec<Vec<u8>>>, words: &[Vec<u8>]) -> Result<(), String> {
+    if known.iter().any(|other| other.first() == words.first()) {
+        let message = format!("Duplicate {kind} found. A {kind} can only be defined once in config files");
+        return Err(declaration_error(kind, words.first().map_or(&[], Vec::as_slice), &message));
+    }
+    known.push(words.into());
+    Ok(())
+}
+
+/// The fault of a `user` or `role` line.
+fn declaration_error(kind: &str, word: &[u8], message: &str) -> String {
+    format!("Error in {kind} declaration '{}': {message}", String::from_utf8_lossy(word))
 }
 
 /// Whether a file could be opened or made to append to, without making it.

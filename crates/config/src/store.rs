@@ -9,7 +9,7 @@ use martlet_base::publish::{Follower, Published};
 use martlet_base::sync::{Outside, lock};
 
 use super::change::Hooks;
-use super::rewrite::{Extent, UserLines, replace_file, rewrite_file};
+use super::rewrite::{AccessLines, Extent, replace_file, rewrite_file};
 use super::{Config, ReplicaOf};
 
 /// The one place that holds the current configuration.
@@ -50,7 +50,12 @@ impl ConfigStore {
     ///
     /// # Errors
     /// The reply, without the leading dash.
-    pub fn rewrite(&self, outside: &Outside, users: UserLines<'_>, extent: Extent) -> Result<(), String> {
+    pub fn rewrite(
+        &self,
+        outside: &Outside,
+        access: Option<&AccessLines>,
+        extent: Extent,
+    ) -> Result<(), String> {
         let file = self.file().ok_or("ERR The server is running without a config file")?;
         let _replacing = lock(&self.replacing);
         let mut config = self.snapshot();
@@ -58,7 +63,7 @@ impl ConfigStore {
             // Whose replica a node is, its own file says.
             Arc::make_mut(&mut config).replicaof = ReplicaOf::default();
         }
-        rewrite_file(outside, file, &config, users, extent, self.umask).map_err(|error| {
+        rewrite_file(outside, file, &config, access, extent, self.umask).map_err(|error| {
             let why = error_text(&error);
             tracing::warn!("CONFIG REWRITE failed: {why}");
             format!("ERR Rewriting config file: {why}")

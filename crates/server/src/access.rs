@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use martlet_acl::{DEFAULT_USER, Listed, Log, Request, Rules, SetError, Table, User, Users, is_valid_name};
+use martlet_acl::{Listed, Log, Request, Rules, Table, User, Users};
 use martlet_base::publish::{Follower, Published};
 use martlet_base::sync::{Outside, lock};
 use martlet_protocol::request::Args;
 
-use crate::config::{Config, ConfigStore};
+use crate::config::{AccessLines, Config, ConfigStore, Declarations};
 use crate::registry::{Entry, Registry};
 
 /// See the [module docs](self).
@@ -127,16 +127,21 @@ impl AccessControl {
         store.replace_file(outside, |config| &config.aclfile, || self.users().to_text())
     }
 
-    /// The `user` lines of a configuration file, without the directive's name; none where users have a file
-    /// of their own.
-    pub fn config_lines(&self, config: &Config) -> Vec<Vec<u8>> {
+    /// The `role` and `user` lines of a configuration file, without the directive's name; none where users
+    /// have a file of their own.
+    pub fn config_lines(&self, config: &Config) -> AccessLines {
         if !config.aclfile.as_os_str().is_empty() {
-            return Vec::new();
+            return AccessLines::default();
         }
-        self.users().iter().map(|user| [&user.name[..], b" ", &user.describe()].concat()).collect()
+        let users = self.users();
+        let line = |user: &Arc<User>| [&user.name[..], b" ", &user.describe()].concat();
+        AccessLines {
+            roles: users.roles().iter().map(|role| role.describe()).collect(),
+            users: users.iter().map(line).collect(),
+        }
     }
 
-    /// Takes up the users of the configuration's `user` lines, or of its file.
+    /// Takes up the users and roles that the configuration declares, or those of its file.
     ///
     /// # Errors
     /// What ends the server.
@@ -144,12 +149,16 @@ impl AccessControl {
         &self,
         outside: &Outside,
         config: &Config,
-        declared: &[Vec<Vec<u8>>],
+        declared: &Declarations,
     ) -> Result<(), String> {
         let has_file = !config.aclfile.as_os_str().is_empty();
-        if has_file && !declared.is_empty() {
-            return Err("Configuring Redis with users defined in redis.conf and at the same setting an ACL file path is invalid. This setup is very likely to lead to configuration errors and security holes, please define either an ACL file or declare users directly in your redis.conf, but not both.".into());
+        let kinds = [("users", &declared.users), ("roles", &declared.roles)];
+        if let Some((kind, _)) = kinds.iter().find(|(_, lines)| has_file && !lines.is_empty()) {
+            return Err(format!(
+                "Configuring Redis with {kind} defined in redis.conf and at the same setting an ACL file path is invalid. This setup is very likely to lead to configuration errors and security holes, please define either an ACL file or declare {kind} directly in your redis.conf, but not both."
+            ));
         }
+        let rules = rules(&self.table, config);
         let change = self.change(|users| {
             if has_file {
                 *users = self.read_file(outside, config).map_err(|why| {
@@ -157,11 +166,20 @@ impl AccessControl {
                     format!("Aborting Redis startup because of ACL errors: {why}")
                 })?;
             }
-            for words in declared {
-                let user = declared_user(words, &rules(&self.table, config));
-                users.insert(
-                    user.inspect_err(|_| tracing::error!("Critical error while loading ACLs. Exiting."))?,
-                );
+            for words in &declared.roles {
+                let role = users.declare_role(&rules, words);
+                role.inspect_err(|_| tracing::error!("Critical error while loading ACL roles. Exiting."))?;
+            }
+            for words in &declared.users {
+                let is_on = users.declare_user(&rules, words);
+                let is_on =
+                    is_on.inspect_err(|_| tracing::error!("Critical error while loading ACLs. Exiting."))?;
+                if !is_on {
+                    let name = String::from_utf8_lossy(words.first().map_or(&[], Vec::as_slice));
+                    tracing::info!(
+                        "The user '{name}' is disabled (there is no 'on' modifier in the user description). Make sure this is not a configuration error."
+                    );
+                }
             }
             Ok(())
         });
@@ -169,42 +187,7 @@ impl AccessControl {
     }
 }
 
-/// The user of a `user` line: its name and rules.
-fn declared_user(words: &[Vec<u8>], rules: &Rules<'_>) -> Result<User, String> {
-    let (name, words) = words.split_first().ok_or("A user needs a name")?;
-    if !is_valid_name(name) {
-        return Err("Spaces not allowed in ACL usernames".into());
-    }
-    let user = User::new(name, rules).with_rules(rules, words.iter().map(Vec::as_slice));
-    let name = String::from_utf8_lossy(name);
-    let user = user.map_err(|why| match why {
-        SetError::Rule(rule, _, why) => {
-            let rule = String::from_utf8_lossy(&rule);
-            format!("Error loading ACL rule '{rule}' for the user named '{name}': {why}")
-        }
-        SetError::Unmatched(..) => why.reply().to_string(),
-    })?;
-    if !user.is_on {
-        tracing::info!(
-            "The user '{name}' is disabled (there is no 'on' modifier in the user description). Make sure this is not a configuration error."
-        );
-    }
-    Ok(user)
-}
-
 /// A request as its user's rules see it.
 pub fn request<'a>(entry: &Entry, args: &Args<'a>, db: usize, databases: usize) -> Request<'a> {
     Request { place: entry.stats_id, spec: entry.spec, args: *args, db, databases }
-}
-
-/// Checks a `user` line of a configuration; unknown commands show when users are loaded.
-///
-/// # Errors
-/// The place of the wrong rule among the rules, and Redis' text.
-pub fn check_declaration(words: &[Vec<u8>], rules: &Rules<'_>) -> Result<(), (usize, String)> {
-    let words = words.iter().skip(1).map(Vec::as_slice);
-    User::new(DEFAULT_USER, rules).check_rules(rules, words).map_err(|why| match why {
-        SetError::Rule(_, place, why) => (place, why.to_string()),
-        SetError::Unmatched(_, place) => (place, "Wrong format".into()),
-    })
 }

@@ -7,7 +7,7 @@ use martlet_acl::Table;
 use martlet_engine::Outside;
 use martlet_net::Backend;
 
-use crate::access::{check_declaration, rules, table};
+use crate::access::{rules, table};
 use crate::config::{Config, IoBackend, Surroundings};
 use crate::listeners::{self, Listener};
 use crate::process::guard_thread;
@@ -26,7 +26,11 @@ impl Surroundings for KnownCommands {
     }
 
     fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)> {
-        check_declaration(words, &rules(&self.1, &Config::default()))
+        martlet_acl::check_user(&rules(&self.1, &Config::default()), words)
+    }
+
+    fn check_role(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)> {
+        martlet_acl::check_role(&rules(&self.1, &Config::default()), words)
     }
 }
 
@@ -139,7 +143,7 @@ fn remove_unix_socket(config: &Config) {
 /// Reads users, certificates and keys.
 fn read_files(shared: &Shared, prepared: &Prepared, config: &Config) -> Result<(), String> {
     let outside = Outside::of_background_thread();
-    shared.access.load_at_start(&outside, config, &prepared.users)?;
+    shared.access.load_at_start(&outside, config, &prepared.declared)?;
     shared.tls.configure(&outside, config).map_err(|why| {
         tracing::warn!("{why}");
         "Failed to configure TLS. Check logs for more info.".to_owned()

@@ -14,8 +14,8 @@ use martlet_base::disk::error_text;
 use martlet_base::sync::Outside;
 
 use crate::config::{
-    Acquired, CommandLine, Config, ConfigStore, Effect, Invocation, LoadError, Loaded, LogLevel,
-    REDIS_VERSION, Surroundings, USAGE, load, parse_command_line, version_text,
+    Acquired, CommandLine, Config, ConfigStore, Declarations, Effect, Invocation, LoadError, Loaded,
+    LogLevel, REDIS_VERSION, Surroundings, USAGE, load, parse_command_line, version_text,
 };
 use crate::logging::{Log, early_line};
 use crate::process::{
@@ -38,7 +38,7 @@ pub struct Prepared {
     /// Commands to rename, with their new name; an empty one removes the command.
     pub renames: Vec<(Vec<u8>, Vec<u8>)>,
     /// Users of the configuration file: name and rules.
-    pub users: Vec<Vec<Vec<u8>>>,
+    pub declared: Declarations,
     /// The open log.
     pub log: Arc<Log>,
     /// The supervisor that is notified when the server is ready and when it stops.
@@ -137,7 +137,7 @@ fn become_server(
     umask: u32,
 ) -> Result<Prepared, String> {
     let notes = notes(&loaded);
-    let Loaded { mut config, renames, users, .. } = loaded;
+    let Loaded { mut config, renames, declared, .. } = loaded;
     std::env::set_current_dir(&config.dir)
         .map_err(|error| format!("Can't chdir to '{}': {}", config.dir.display(), error_text(&error)))?;
     let title = Arc::new(ProcessTitle::take_over(program.into()));
@@ -174,7 +174,7 @@ fn become_server(
     let _ = score.apply(&config);
     let store = ConfigStore::with_file(config, config_file, umask);
     install_hooks(&store, &log, title, score);
-    Ok(Prepared { store, renames, users, log, supervisor, _pid_file: pid_file })
+    Ok(Prepared { store, renames, declared, log, supervisor, _pid_file: pid_file })
 }
 
 /// Raises the limit of files for this number of clients; logs the outcome.

@@ -226,11 +226,11 @@ fn every_modifiable_parameter_survives_set_get_rewrite_and_load() {
         assert_eq!(set(&store, &[(parameter.name, &value)]), Ok(vec![parameter.name]));
         assert_eq!(get(&store, &[parameter.name])[0].1, value);
         for old in ["", &format!("# mine\n{} \"nonsense\"\nport 6379\n", parameter.name)] {
-            let text = crate::rewrite(old.as_bytes(), &store.snapshot(), UserLines::Keep, Extent::Needed);
+            let text = crate::rewrite(old.as_bytes(), &store.snapshot(), None, Extent::Needed);
             let text = String::from_utf8(text).unwrap();
             let loaded = load_text(&text, "").unwrap_or_else(|error| panic!("{error}\n{text}"));
             assert_eq!(loaded.config, *store.snapshot(), "{text}");
-            let again = crate::rewrite(text.as_bytes(), &loaded.config, UserLines::Keep, Extent::Needed);
+            let again = crate::rewrite(text.as_bytes(), &loaded.config, None, Extent::Needed);
             assert_eq!(String::from_utf8(again).unwrap(), text);
         }
     }

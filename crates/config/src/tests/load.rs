@@ -34,6 +34,14 @@ const REFUSED: &[(&str, usize, &str, &str)] = &[
     ("rename-command get\n", 1, "rename-command get", "Bad directive or wrong number of arguments"),
     ("user\n", 1, "user", "Bad directive or wrong number of arguments"),
     ("user a b\n", 1, "user a b", "Error in user declaration 'user': Syntax error"),
+    ("role\n", 1, "role", "Bad directive or wrong number of arguments"),
+    ("role a b c\n", 1, "role a b c", "Error in role declaration 'c': Syntax error"),
+    (
+        "role a\nrole a\n",
+        2,
+        "role a",
+        "Error in role declaration 'a': Duplicate role found. A role can only be defined once in config files",
+    ),
     (
         "bind 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n",
         1,
@@ -256,7 +264,9 @@ fn commands_are_renamed_in_turn() {
     assert_eq!(renames("rename-command get get").unwrap(), [pair("get", "get")]);
     assert!(renames("rename-command get x\nrename-command get y").is_err());
     assert!(renames("rename-command get x\nrename-command set X").is_err());
-    assert_eq!(load_text("user bob\n", "").unwrap().users, [[b"bob".to_vec()]]);
+    assert_eq!(load_text("user bob\n", "").unwrap().declared.users, [[b"bob".to_vec()]]);
+    let roles = load_text("role r +get\nuser bob\nrole s\n", "").unwrap().declared.roles;
+    assert_eq!(roles, [vec![b"r".to_vec(), b"+get".to_vec()], vec![b"s".to_vec()]]);
 }
 
 #[test]
@@ -376,5 +386,5 @@ fn reads_the_files_that_distributions_ship() {
     let text = fixture.replace("@DIR@", &directory.path().display().to_string());
     let sources = Sources { stdin: Some(text.into()), ..Sources::default() };
     let loaded = crate::load(&sources, &AnySurroundings).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((loaded.config.port, loaded.users.len()), (6379, 1));
+    assert_eq!((loaded.config.port, loaded.declared.users.len()), (6379, 1));
 }

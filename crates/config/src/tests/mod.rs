@@ -25,6 +25,10 @@ impl Surroundings for Commands {
     fn check_user(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)> {
         if words.len() > 1 { Err((0, "Syntax error".into())) } else { Ok(()) }
     }
+
+    fn check_role(&self, words: &[Vec<u8>]) -> Result<(), (usize, String)> {
+        if words.len() > 2 { Err((2, "Syntax error".into())) } else { Ok(()) }
+    }
 }
 
 /// A value other than the default for every parameter, as a list of words for a configuration file.

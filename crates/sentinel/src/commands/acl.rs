@@ -1,6 +1,6 @@
 //! ACL: users and their rules, and the log of refusals.
 
-use martlet_acl::{DEFAULT_USER, LogEntry, User, Users, is_valid_name, replies};
+use martlet_acl::{DEFAULT_USER, LogEntry, Users, is_valid_name, replies};
 use martlet_base::number::parse_i64;
 use martlet_spec::{Error, Flags, Group, Outcome, Presentation, command, container};
 
@@ -13,8 +13,8 @@ static ACL: SentinelCommand = container(
     "acl",
     -2,
     &[
-        &CAT, &DELUSER, &DRYRUN, &GENPASS, &GETUSER, &HELP, &LIST, &LOAD, &LOG, &SAVE, &SETUSER, &USERS,
-        &WHOAMI,
+        &CAT, &DELROLE, &DELUSER, &DRYRUN, &GENPASS, &GETROLE, &GETUSER, &HELP, &LIST, &LOAD, &LOG, &ROLES,
+        &SAVE, &SETROLE, &SETUSER, &USERS, &WHOAMI,
     ],
 )
 .doc(Group::Server, "6.0.0", "Depends on subcommand", "A container for commands of access control.");
@@ -40,13 +40,60 @@ fn setuser(call: &mut Call<'_>) -> Outcome {
     if !is_valid_name(name) {
         return Err(replies::NO_NAME);
     }
-    let access = &mut call.core.access;
-    let rules = access.rules();
-    let user = access.users.get(name).map_or_else(|| User::new(name, &rules), |user| (**user).clone());
-    let user = user.with_rules(&rules, call.args.iter().skip(3)).map_err(|error| error.reply())?;
-    access.users.insert(user);
+    let mut users = call.core.access.users.clone();
+    users
+        .set_user(&call.core.access.rules(), name, call.args.iter().skip(3))
+        .map_err(|error| error.reply())?;
+    call.core.access.users = users;
     call.core.users_changed();
     call.reply.ok();
+    Ok(())
+}
+
+static SETROLE: SentinelCommand =
+    entry("acl|setrole", -3, setrole, ADMIN, "Makes or changes a role.").syntax("rolename ?*rule");
+
+fn setrole(call: &mut Call<'_>) -> Outcome {
+    let name = call.arg(2);
+    replies::check_role_name(name)?;
+    let mut users = call.core.access.users.clone();
+    let set = users.set_role(&call.core.access.rules(), name, call.args.iter().skip(3));
+    set.map_err(|error| error.role_reply())?;
+    call.core.access.users = users;
+    call.core.users_changed();
+    call.reply.ok();
+    Ok(())
+}
+
+static DELROLE: SentinelCommand =
+    entry("acl|delrole", -3, delrole, ADMIN, "Removes roles that no user has.").syntax("*rolename");
+
+fn delrole(call: &mut Call<'_>) -> Outcome {
+    let args = call.args;
+    let names: Vec<&[u8]> = args.iter().skip(2).collect();
+    let removed = call.core.access.users.remove_roles(&names);
+    let count = removed.map_err(replies::role_is_held)?;
+    call.core.users_changed();
+    call.reply.count(count);
+    Ok(())
+}
+
+static GETROLE: SentinelCommand =
+    entry("acl|getrole", 3, getrole, ADMIN, "Answers all that makes a role.").syntax("rolename");
+
+fn getrole(call: &mut Call<'_>) -> Outcome {
+    let users = &call.core.access.users;
+    match users.roles().get(call.arg(2)) {
+        Some(role) => replies::write_role(call.reply, role, users),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+static ROLES: SentinelCommand = entry("acl|roles", 2, roles, ADMIN, "Answers the names of all roles.");
+
+fn roles(call: &mut Call<'_>) -> Outcome {
+    replies::write_role_names(call.reply, &call.core.access.users);
     Ok(())
 }
 

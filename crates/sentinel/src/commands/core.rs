@@ -128,12 +128,13 @@ impl Access {
         Rules { table: &self.table, all_channels: false }
     }
 
-    /// The `user` lines of the configuration file; none where users have a file of their own.
+    /// The `role` and `user` lines of the configuration file; none where users have a file of their own.
     pub fn config_lines(&self) -> Vec<Vec<u8>> {
-        match self.file {
-            Some(_) => Vec::new(),
-            None => self.users.iter().map(|user| user.line()).collect(),
+        if self.file.is_some() {
+            return Vec::new();
         }
+        let roles = self.users.roles().iter().map(|role| role.line());
+        roles.chain(self.users.iter().map(|user| user.line())).collect()
     }
 }
 
@@ -191,7 +192,7 @@ pub struct Core {
     pub is_shutting_down: bool,
     /// The time of what runs.
     pub now_ms: i64,
-    /// The users' lines of the configuration file, for the code that writes it.
+    /// The roles' and users' lines of the configuration file, for the code that writes it.
     pub user_lines: Rc<RefCell<Vec<Vec<u8>>>>,
 }
 

@@ -147,6 +147,27 @@ fn users_are_kept_to_their_rules() {
 }
 
 #[test]
+fn roles_give_rights_and_are_written_with_the_users() {
+    let mut core = core(None);
+    assert_eq!(ask(&mut core, 1, "acl setrole watcher +ping +sentinel|masters"), "+OK\r\n");
+    assert_eq!(ask(&mut core, 1, "acl setuser app on >pw role=watcher"), "+OK\r\n");
+    assert_eq!(ask(&mut core, 2, "auth app pw"), "+OK\r\n");
+    assert_eq!(ask(&mut core, 2, "ping"), "+PONG\r\n");
+    assert_eq!(ask(&mut core, 1, "acl setrole watcher -ping"), "+OK\r\n");
+    assert!(ask(&mut core, 2, "ping").starts_with("-NOPERM"));
+    assert!(ask(&mut core, 2, "sentinel masters").starts_with('*'));
+    let lines: Vec<String> =
+        core.user_lines.borrow().iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+    assert_eq!(lines[0], "role watcher resetchannels -@all +sentinel|masters -ping");
+    assert!(lines[1].starts_with("user app on") && lines[1].ends_with(" role=watcher"), "{lines:?}");
+    assert!(ask(&mut core, 1, "acl getrole watcher").ends_with("$5\r\nusers\r\n*1\r\n$3\r\napp\r\n"));
+    assert_eq!(ask(&mut core, 1, "acl roles"), "*1\r\n$7\r\nwatcher\r\n");
+    assert!(ask(&mut core, 1, "acl delrole watcher").starts_with("-ERR Role 'watcher' is assigned"));
+    assert_eq!(ask(&mut core, 1, "acl deluser app"), ":1\r\n");
+    assert_eq!(ask(&mut core, 1, "acl delrole watcher"), ":1\r\n");
+}
+
+#[test]
 fn the_table_has_the_commands_of_a_sentinel() {
     let mut names: Vec<&str> = registry().commands().map(|entry| entry.spec.name).collect();
     names.sort();

@@ -46,6 +46,8 @@ pub struct Config {
     pub pid_file: Option<PathBuf>,
     /// The default user's password.
     pub requirepass: Option<Vec<u8>>,
+    /// `role` lines: a name and rules.
+    pub roles: Vec<Vec<Vec<u8>>>,
     /// `user` lines: a name and rules.
     pub users: Vec<Vec<Vec<u8>>>,
     /// The users' file.
@@ -96,6 +98,7 @@ impl Default for Config {
             is_daemon: false,
             pid_file: None,
             requirepass: None,
+            roles: Vec::new(),
             users: Vec::new(),
             acl_file: None,
             acl_log_max: 128,
@@ -154,6 +157,7 @@ impl Config {
     fn directive(&mut self, name: &str, arguments: &[Vec<u8>]) -> Result<(), &'static str> {
         match (name, arguments) {
             ("user", [_, ..]) => self.users.push(arguments.to_vec()),
+            ("role", [_, ..]) => self.roles.push(arguments.to_vec()),
             ("bind", [_, ..]) => self.bind = arguments.iter().map(|word| text(word)).collect(),
             (_, [value]) if self.single(name, value)? => {}
             _ if KNOWN_NAMES.lines().any(|known| known == name) && !arguments.is_empty() => {

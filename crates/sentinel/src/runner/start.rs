@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use martlet_acl::{SetError, User, Users, is_valid_name};
+use martlet_acl::Users;
 use martlet_base::background::{PidFile, daemonize};
 use martlet_base::clock::Clock;
 use martlet_base::disk::error_text;
@@ -198,9 +198,10 @@ fn access(config: &Config) -> Result<Access, String> {
     access.log_max = config.acl_log_max;
     access.file = config.acl_file.clone();
     if let Some(path) = &config.acl_file {
-        if !config.users.is_empty() {
+        if !config.users.is_empty() || !config.roles.is_empty() {
             return Err(
-                "Users are declared in the configuration and in an ACL file: only one is possible.".into()
+                "Users or roles are declared in the configuration and in an ACL file: only one is possible."
+                    .into(),
             );
         }
         let text = std::fs::read(path)
@@ -208,28 +209,15 @@ fn access(config: &Config) -> Result<Access, String> {
         let users = Users::from_text(&text, &path.display().to_string(), &access.rules());
         access.users = users.map_err(|why| String::from_utf8_lossy(&why).into_owned())?;
     }
+    let mut users = access.users.clone();
+    for words in &config.roles {
+        users.declare_role(&access.rules(), words)?;
+    }
     for words in &config.users {
-        let user = declared(words, &access)?;
-        access.users.insert(user);
+        users.declare_user(&access.rules(), words)?;
     }
+    access.users = users;
     Ok(access)
-}
-
-fn declared(words: &[Vec<u8>], access: &Access) -> Result<User, String> {
-    let (name, rules) = words.split_first().ok_or("A user needs a name")?;
-    if !is_valid_name(name) {
-        return Err("Spaces not allowed in ACL usernames".into());
-    }
-    let known = access.rules();
-    let user = User::new(name, &known).with_rules(&known, rules.iter().map(Vec::as_slice));
-    let name = String::from_utf8_lossy(name);
-    user.map_err(|why| match why {
-        SetError::Rule(rule, _, why) => {
-            let rule = String::from_utf8_lossy(&rule);
-            format!("Error loading ACL rule '{rule}' for the user named '{name}': {why}")
-        }
-        SetError::Unmatched(..) => why.reply().to_string(),
-    })
 }
 
 /// Listens for plain connections and for those with TLS.

@@ -16,7 +16,7 @@ pub(super) struct FileWorld {
     path: PathBuf,
     /// The file's text as it was last: lines that are not the state machine's outlive the file's removal.
     last: Vec<u8>,
-    /// Lines that are not the state machine's: users.
+    /// Lines that are not the state machine's: roles and users.
     users: Rc<RefCell<Vec<Vec<u8>>>>,
     resolver: Resolver,
 }
@@ -34,15 +34,14 @@ impl World for FileWorld {
             io::ErrorKind::NotFound => Ok(self.last.clone()),
             _ => Err(error),
         })?;
-        let option = || "user".to_owned();
         let users = self.users.borrow();
-        let mut all: Vec<Line> = Vec::with_capacity(lines.len() + users.len() + 1);
-        all.extend(users.iter().map(|text| Line {
-            option: option(),
-            text: Some(text.clone()),
-            is_default: false,
-        }));
-        all.push(Line { option: option(), text: None, is_default: false });
+        let mut all: Vec<Line> = Vec::with_capacity(lines.len() + users.len() + 2);
+        for option in ["role", "user"] {
+            let own = users.iter().filter(|line| line.starts_with(option.as_bytes())).cloned().map(Some);
+            // The last stands for the lines of the file that are no longer any's.
+            let line = |text| Line { option: option.into(), text, is_default: false };
+            all.extend(own.chain([None]).map(line));
+        }
         all.extend_from_slice(lines);
         let text = rewrite(&old, &all);
         replace_file(&self.path, &text)?;

@@ -1,4 +1,4 @@
-//! ACL: users and their rules, and the log of refusals.
+//! ACL: users and their rules and roles, and the log of refusals.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ static ACL: ServerCommand = container(
     "acl",
     -2,
     &[
-        &CAT, &DELUSER, &DRYRUN, &GENPASS, &GETUSER, &HELP, &LIST, &LOAD, &LOG, &SAVE, &SETUSER, &USERS,
-        &WHOAMI,
+        &CAT, &DELROLE, &DELUSER, &DRYRUN, &GENPASS, &GETROLE, &GETUSER, &HELP, &LIST, &LOAD, &LOG, &ROLES,
+        &SAVE, &SETROLE, &SETUSER, &USERS, &WHOAMI,
     ],
 )
 .doc(Group::Server, "6.0.0", "Depends on subcommand", "A container for commands of access control.");
@@ -52,13 +52,81 @@ fn setuser(call: &mut Call<'_>) -> Outcome {
     }
     let access = &call.worker.shared.access;
     let rules = rules(access.table(), call.worker.config());
-    let change = access.change(|users| {
-        let user = users.get(name).map_or_else(|| User::new(name, &rules), |user| (**user).clone());
-        users.insert(user.with_rules(&rules, call.args.iter().skip(3)).map_err(|error| error.reply())?);
-        Ok::<(), Error>(())
-    })?;
+    let change = access.change(|users| users.set_user(&rules, name, call.args.iter().skip(3)));
+    let change = change.map_err(|error| error.reply())?;
     revoke(call.worker, call.connection, &change);
     call.reply.ok();
+    Ok(())
+}
+
+static SETROLE: ServerCommand = command("acl|setrole", -3, setrole as ServerHandler)
+    .flags(ADMIN.with(Flags::EXCLUSIVE))
+    .secrets(replies::role_secrets)
+    .syntax("rolename ?*rule")
+    .doc(
+        Group::Server,
+        "9.2.0",
+        "O(N + M * C) for N rules, M users that have the role, and C clients",
+        "Makes or changes a role, a set of rules that users can have.",
+    )
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
+
+fn setrole(call: &mut Call<'_>) -> Outcome {
+    let name = call.arg(2);
+    replies::check_role_name(name)?;
+    let access = &call.worker.shared.access;
+    let rules = rules(access.table(), call.worker.config());
+    let change = access.change(|users| users.set_role(&rules, name, call.args.iter().skip(3)));
+    let change = change.map_err(|error| error.role_reply())?;
+    revoke(call.worker, call.connection, &change);
+    call.reply.ok();
+    Ok(())
+}
+
+static DELROLE: ServerCommand = command("acl|delrole", -3, delrole as ServerHandler)
+    .flags(ADMIN.with(Flags::EXCLUSIVE))
+    .syntax("*rolename")
+    .doc(Group::Server, "9.2.0", "O(N) for N roles", "Removes roles that no user has.")
+    .tips(&[Tip::REQUEST_ALL_NODES, Tip::RESPONSE_ALL_SUCCEEDED]);
+
+fn delrole(call: &mut Call<'_>) -> Outcome {
+    let names: Vec<&[u8]> = call.args.iter().skip(2).collect();
+    let mut count = 0;
+    call.worker.shared.access.change(|users| {
+        count = users.remove_roles(&names).map_err(replies::role_is_held)?;
+        Ok::<(), Error>(())
+    })?;
+    call.reply.count(count);
+    Ok(())
+}
+
+static GETROLE: ServerCommand =
+    command("acl|getrole", 3, getrole as ServerHandler).flags(ADMIN).syntax("rolename").doc(
+        Group::Server,
+        "9.2.0",
+        "O(N) for N patterns and rules, and O(U) for U users",
+        "Answers all that makes a role, and the users that have it.",
+    );
+
+fn getrole(call: &mut Call<'_>) -> Outcome {
+    let users = call.worker.shared.access.users();
+    match users.roles().get(call.arg(2)) {
+        Some(role) => replies::write_role(call.reply, role, &users),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+static ROLES: ServerCommand = command("acl|roles", 2, roles as ServerHandler).flags(ADMIN).doc(
+    Group::Server,
+    "9.2.0",
+    "O(N) for N roles",
+    "Answers the names of all roles.",
+);
+
+fn roles(call: &mut Call<'_>) -> Outcome {
+    let users = call.worker.shared.access.users();
+    replies::write_role_names(call.reply, &users);
     Ok(())
 }
 

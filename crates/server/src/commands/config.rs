@@ -7,7 +7,7 @@ use martlet_persistence::aof::PendingFlush;
 use martlet_protocol::request::Args;
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::config::{Extent, Setter, UserLines};
+use crate::config::{Extent, Setter};
 use crate::connection::Connection;
 use crate::runtime::Worker;
 
@@ -133,9 +133,8 @@ static REWRITE: ServerCommand = command("config|rewrite", 2, rewrite as ServerHa
 fn rewrite(call: &mut Call<'_>) -> Outcome {
     call.answer_outside(|worker, _| {
         let shared = worker.shared;
-        let users = shared.access.config_lines(worker.config());
-        let rewrite =
-            |outside: &Outside| shared.config.rewrite(outside, UserLines::Replace(&users), Extent::Needed);
+        let lines = shared.access.config_lines(worker.config());
+        let rewrite = |outside: &Outside| shared.config.rewrite(outside, Some(&lines), Extent::Needed);
         worker.outside(rewrite).map_err(Error::Text)
     });
     Ok(())
