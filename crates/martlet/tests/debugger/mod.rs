@@ -292,6 +292,31 @@ fn a_client_that_goes_ends_its_session() {
     }
 }
 
+/// As `restart` of redis-cli with `--ldb-sync-mode`: the next session begins as soon as the client has closed
+/// the last one, whose script still has to run to its end.
+#[test]
+fn a_session_with_sync_begins_again_as_soon_as_its_client_has_gone() {
+    for configuration in &CONFIGURATIONS[..2] {
+        let server = start(configuration);
+        let script = "redis.call('INCR', 'n') \n for i = 1, 20000 do redis.call('GET', 'n') end \n return 1";
+        for round in 0..10 {
+            drop(debug(&server, "SYNC", script, &[]));
+            assert_eq!(
+                say(&mut connect(&server), &["GET", "n"]),
+                (round + 1).to_string(),
+                "{configuration:?}"
+            );
+        }
+        // A script without an end that has lost its client is busy after a while, as any.
+        let mut session = debug(&server, "SYNC", "while true do end", &[]);
+        let mut other = connect(&server);
+        assert_eq!(say(&mut other, &["CONFIG", "GET", "port"]).get(..5), Some("-BUSY"));
+        session.send(&["c"]).unwrap();
+        drop(session);
+        await_reply(&mut other, &["GET", "n"], |n| n == "10");
+    }
+}
+
 /// Drops a session, by its client's end or by CLIENT KILL.
 fn await_room(server: &Server, session: Client, round: usize) {
     let mut other = connect(server);

@@ -198,9 +198,19 @@ fn not_loading(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args
 /// A script has run for longer than `busy-reply-threshold`.
 fn not_busy(worker: &Worker, _: &Connection, entry: &Entry, _: &Args<'_>) -> Outcome {
     let is_busy = worker.is_excluded() || worker.shared.scripts.busy_engine().is_some();
+    if is_busy && !may_run_beside_script(worker, entry) { Err(worker.busy_error()) } else { Ok(()) }
+}
+
+fn may_run_beside_script(worker: &Worker, entry: &Entry) -> bool {
     let flags = worker.presentation().flags(entry.spec);
-    let may_run = flags.has(Flags::ALLOW_BUSY) && !(worker.is_excluded() && entry.has_keys());
-    if is_busy && !may_run { Err(worker.busy_error()) } else { Ok(()) }
+    flags.has(Flags::ALLOW_BUSY) && !(worker.is_excluded() && entry.has_keys())
+}
+
+/// Whether a request waits until its thread has returned to the gate: the busy script that kept the thread from
+/// it has ended, so that BUSY would be wrong.
+pub fn must_wait_for_gate(worker: &Worker, entry: &Entry) -> bool {
+    let is_left = worker.is_excluded() && worker.shared.scripts.busy_engine().is_none();
+    is_left && !may_run_beside_script(worker, entry)
 }
 
 /// A client that MONITORs has become a kind of replica; it may still leave that state.

@@ -175,6 +175,10 @@ impl Worker {
             connection.suspended = Some(Suspended::Deferred);
             return;
         }
+        if self.is_excluded() && checks::must_wait_for_gate(self, entry) {
+            connection.suspended = Some(Suspended::Deferred);
+            return;
+        }
         connection.info.last_command.store(entry.stats_id + 1, Ordering::Relaxed);
         self.make_room_before(connection, reply);
         if let Err(error) = checks::before(self, connection, entry, args) {

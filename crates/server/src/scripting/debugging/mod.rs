@@ -35,7 +35,7 @@ use super::{check_before, script_inputs};
 use crate::connection::{Connection, Suspended};
 use crate::registry::{Entry, Run, slot_of_keys};
 use crate::runtime::call::Call;
-use crate::runtime::{Mail, Worker};
+use crate::runtime::{Mail, Shared, Worker};
 use copy::{Copies, KEYS_MAX};
 use input::Input;
 use session::{Answer, Debuggee, Deliver, End, Request};
@@ -152,6 +152,56 @@ fn debug_alone(call: &mut Call<'_>, mut debugged: Debugged, debuggee: Debuggee) 
     Ok(())
 }
 
+/// The time in which a session with SYNC has other clients get BUSY: while its client is there, and then as
+/// any script, once it has run for longer than `busy-reply-threshold`. A client that begins its next session
+/// behind the end of this one (`restart` of redis-cli) finds the server ready.
+struct BusyPeriod {
+    shared: &'static Shared,
+    is_shown: bool,
+    /// By the fine clock.
+    client_lost: Option<u64>,
+}
+
+impl BusyPeriod {
+    fn begin(shared: &'static Shared) -> BusyPeriod {
+        shared.set_script_busy(Engine::Eval, true);
+        BusyPeriod { shared, is_shown: true, client_lost: None }
+    }
+
+    fn has_client(&self) -> bool {
+        self.client_lost.is_none()
+    }
+
+    fn lose_client(&mut self) {
+        if self.client_lost.is_none() {
+            self.client_lost = Some(self.shared.clock.raw());
+            self.show(false);
+        }
+    }
+
+    /// Whether others see the script as busy now.
+    fn shows(&mut self, threshold_ms: u64) -> bool {
+        if let Some(lost) = self.client_lost {
+            let clock = &self.shared.clock;
+            let is_slow = clock.elapsed_ns(lost, clock.raw()) / 1_000_000 >= threshold_ms;
+            self.show(threshold_ms > 0 && is_slow);
+        }
+        self.is_shown
+    }
+
+    fn show(&mut self, is_shown: bool) {
+        if std::mem::replace(&mut self.is_shown, is_shown) != is_shown {
+            self.shared.set_script_busy(Engine::Eval, is_shown);
+        }
+    }
+}
+
+impl Drop for BusyPeriod {
+    fn drop(&mut self) {
+        self.show(false);
+    }
+}
+
 impl Worker {
     /// Runs the requests of a session's script, whose client waits.
     pub(crate) fn serve_debugger(&mut self, token: Token, client: u64, request: Request) {
@@ -196,11 +246,12 @@ impl Worker {
         let mut guest =
             Box::new(Keys::new(shared.engine, thread, Random::seeded(self.keys.random.next_u64())));
         running.begin(Engine::Eval);
-        shared.set_script_busy(Engine::Eval, true);
+        let mut busy = BusyPeriod::begin(shared);
         self.scripts.hold(Some(Vec::new()));
         let end = loop {
             // All requests that the thread made before it waits for its client are here by then.
-            let wait = if debugged.input.is_awaited() { Duration::ZERO } else { SCRIPT_WAIT };
+            let is_awaited = debugged.input.is_awaited() && busy.has_client();
+            let wait = if is_awaited { Duration::ZERO } else { SCRIPT_WAIT };
             match requests.recv_timeout(wait) {
                 Ok(request) => {
                     let end = self.serve_request(connection, debugged, request, Worker::send_aside);
@@ -212,17 +263,20 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => break None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            self.serve_others(connection.token, &mut guest, if wait.is_zero() { CLIENT_WAIT } else { wait });
-            let is_over = self.take_input_aside(|bytes| debugged.input.receive(bytes));
-            if is_over {
-                debugged.input.end();
+            if busy.shows(self.config().busy_reply_threshold_ms) {
+                let turn = if is_awaited { CLIENT_WAIT } else { SCRIPT_WAIT };
+                self.serve_others(connection.token, &mut guest, turn);
+                if self.take_input_aside(|bytes| debugged.input.receive(bytes)) {
+                    debugged.input.end();
+                    busy.lose_client();
+                }
             }
             let is_ending = shared.scripts.is_ending.load(Ordering::Relaxed);
             if running.is_killed() || is_ending || shared.stopping.load(Ordering::Relaxed) {
                 debugged.input.kill();
             }
         };
-        shared.set_script_busy(Engine::Eval, false);
+        drop(busy);
         running.end(Engine::Eval, 0);
         self.keys.effects.pending().set_audience(Some(Audience::All));
         self.publish_held();
