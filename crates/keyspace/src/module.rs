@@ -5,6 +5,7 @@
 
 use std::any::{Any, TypeId};
 use std::fmt::Debug;
+use std::ptr::NonNull;
 
 use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 
@@ -102,31 +103,66 @@ impl ValueIndexes {
 
 /// Cloning behind a pointer; every [`ModuleObject`] that is `Clone` has it.
 pub trait CloneObject {
-    /// A clone in an allocation of its own.
-    fn clone_object(&self) -> Box<dyn ModuleObject>;
+    /// A value of a clone.
+    fn clone_object(&self) -> ModuleValue;
 }
 
 impl<T: ModuleObject + Clone> CloneObject for T {
-    fn clone_object(&self) -> Box<dyn ModuleObject> {
-        Box::new(self.clone())
+    fn clone_object(&self) -> ModuleValue {
+        ModuleValue::new(self.clone())
     }
 }
 
-/// An object of a type that the keyspace does not list itself. The inner pointer carries the type, the outer
-/// one fits into an entry.
-#[derive(Debug)]
-pub struct ModuleValue(Box<Cell>);
+/// An object of a type that the keyspace does not list itself: a pointer, which fits into an entry, to one
+/// block of the object and what is known of it whatever its type.
+pub struct ModuleValue(NonNull<Head>);
 
-#[derive(Debug)]
-struct Cell {
-    object: Box<dyn ModuleObject>,
+/// The block of a value.
+// The head is found without knowing the type: it comes first.
+#[repr(C)]
+struct Cell<T> {
+    head: Head,
+    object: T,
+}
+
+/// The beginning of every value's block.
+struct Head {
+    object_type: &'static ObjectType,
     /// When a part of it is due, by its database's index; [`NEVER`] if none is.
     indexed_due_ms: i64,
     /// Its place in the index of its type.
     indexed: Option<Box<Indexed>>,
 }
 
+/// What stands for a type of objects in a block's head.
+struct ObjectType {
+    id: TypeId,
+    /// The object in the block with this head.
+    object: unsafe fn(NonNull<Head>) -> NonNull<dyn ModuleObject>,
+    /// Frees the block.
+    free: unsafe fn(NonNull<Head>),
+}
+
+impl ObjectType {
+    const fn of<T: ModuleObject>() -> ObjectType {
+        ObjectType {
+            id: TypeId::of::<T>(),
+            object: |head| {
+                let cell = head.cast::<Cell<T>>().as_ptr();
+                // SAFETY: the head is that of a live `Cell<T>`, by the field's contract; the place inside of it
+                // is not null.
+                let object: NonNull<T> = unsafe { NonNull::new_unchecked(&raw mut (*cell).object) };
+                object
+            },
+            // SAFETY: as above, and the block came from a box and is not used again.
+            free: |head| drop(unsafe { Box::from_raw(head.cast::<Cell<T>>().as_ptr()) }),
+        }
+    }
+}
+
 const NEVER: i64 = i64::MAX;
+/// Bytes of a block that are asked for before its type is known: of most types all of it.
+const BLOCK_BYTES: usize = 64;
 
 /// A value's place in the index of its type.
 #[derive(Debug, Default)]
@@ -137,88 +173,128 @@ struct Indexed {
     id: u64,
 }
 
+// SAFETY: a value owns its block, whose object is `Send`, and the rest of the head is.
+unsafe impl Send for ModuleValue {}
+// SAFETY: a shared reference to the value gives shared references to the object only, which is `Sync`.
+unsafe impl Sync for ModuleValue {}
+
 impl ModuleValue {
     /// Bytes of a value besides its object.
-    pub(crate) const CELL_BYTES: usize = size_of::<Cell>();
+    pub(crate) const HEAD_BYTES: usize = size_of::<Head>();
 
     /// A value of this object.
-    pub fn new(object: impl ModuleObject) -> ModuleValue {
-        ModuleValue::of(Box::new(object))
+    pub fn new<T: ModuleObject>(object: T) -> ModuleValue {
+        let object_type: &'static ObjectType = const { &ObjectType::of::<T>() };
+        let head = Head { object_type, indexed_due_ms: NEVER, indexed: None };
+        let cell = Box::new(Cell { head, object });
+        // The pointer is to the whole block, of which the head is the beginning.
+        let cell: NonNull<Cell<T>> = Box::leak(cell).into();
+        ModuleValue(cell.cast())
     }
 
-    fn of(object: Box<dyn ModuleObject>) -> ModuleValue {
-        ModuleValue(Box::new(Cell { object, indexed_due_ms: NEVER, indexed: None }))
+    #[inline]
+    fn head(&self) -> &Head {
+        // SAFETY: the block lives as long as the value, which is borrowed.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        // SAFETY: as in `head`, exclusively.
+        unsafe { self.0.as_mut() }
     }
 
     /// The object of whichever type.
     pub fn object(&self) -> &dyn ModuleObject {
-        &*self.0.object
+        // SAFETY: the head is that of the value's own block, which lives as long as the borrow.
+        unsafe { (self.head().object_type.object)(self.0).as_ref() }
     }
 
     /// The object of whichever type, for changes.
     pub fn object_mut(&mut self) -> &mut dyn ModuleObject {
-        &mut *self.0.object
+        // SAFETY: as in `object`, exclusively.
+        unsafe { (self.head().object_type.object)(self.0).as_mut() }
+    }
+
+    /// The block, if its object is a `T`.
+    #[inline]
+    fn cell<T: ModuleObject>(&self) -> Option<NonNull<Cell<T>>> {
+        (self.head().object_type.id == TypeId::of::<T>()).then(|| self.0.cast())
     }
 
     /// The object, if it is a `T`.
     #[inline]
     pub fn get<T: ModuleObject>(&self) -> Option<&T> {
-        let object: &dyn Any = &*self.0.object;
-        object.downcast_ref()
+        // SAFETY: the block is of this type, and lives as long as the borrow.
+        self.cell::<T>().map(|cell| unsafe { &(*cell.as_ptr()).object })
     }
 
     /// The object for changes, if it is a `T`.
     #[inline]
     pub fn get_mut<T: ModuleObject>(&mut self) -> Option<&mut T> {
-        let object: &mut dyn Any = &mut *self.0.object;
-        object.downcast_mut()
+        // SAFETY: as in `get`, exclusively.
+        self.cell::<T>().map(|cell| unsafe { &mut (*cell.as_ptr()).object })
     }
 
-    /// Queues one probe step's lines: the cell, then the object, then the blocks of the object.
+    /// Queues one probe step's lines: the block with the object, then what the object has.
     pub(crate) fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         match probe.step {
-            0 => queue.add_lines((&raw const *self.0).cast(), size_of::<Cell>()),
-            1 => queue.add_lines((&raw const *self.0.object).cast(), size_of_val(&*self.0.object)),
-            step => return self.object().queue_probe(ProbeStep { step: step - 2, ..probe }, queue),
+            0 => queue.add_lines(self.0.as_ptr().cast(), BLOCK_BYTES),
+            step => return self.object().queue_probe(ProbeStep { step: step - 1, ..probe }, queue),
         }
         Progress::More
     }
 
     pub(crate) fn indexed_due_ms(&self) -> Option<i64> {
-        Some(self.0.indexed_due_ms).filter(|due_ms| *due_ms != NEVER)
+        Some(self.head().indexed_due_ms).filter(|due_ms| *due_ms != NEVER)
     }
 
     pub(crate) fn indexed_stamp(&self) -> u64 {
-        self.0.indexed.as_ref().map_or(0, |indexed| indexed.stamp)
+        self.head().indexed.as_ref().map_or(0, |indexed| indexed.stamp)
     }
 
     pub(crate) fn set_indexed(&mut self, due_ms: Option<i64>, stamp: u64) {
-        self.0.indexed_due_ms = due_ms.unwrap_or(NEVER);
+        let head = self.head_mut();
+        head.indexed_due_ms = due_ms.unwrap_or(NEVER);
         match stamp {
-            0 => self.0.indexed = None,
-            stamp => self.0.indexed.get_or_insert_default().stamp = stamp,
+            0 => head.indexed = None,
+            stamp => head.indexed.get_or_insert_default().stamp = stamp,
         }
     }
 
     /// Its number in the index of its type; 0 if that does not have it.
     pub(crate) fn index_id(&self) -> u64 {
-        self.0.indexed.as_ref().map_or(0, |indexed| indexed.id)
+        self.head().indexed.as_ref().map_or(0, |indexed| indexed.id)
     }
 
     /// Bytes of its place in the index of its type.
     pub(crate) fn indexed_bytes(&self) -> usize {
-        self.0.indexed.as_ref().map_or(0, |_| size_of::<Indexed>())
+        self.head().indexed.as_ref().map_or(0, |_| size_of::<Indexed>())
     }
 
     fn set_index_id(&mut self, id: u64) {
-        if id != 0 || self.0.indexed.is_some() {
-            self.0.indexed.get_or_insert_default().id = id;
+        let head = self.head_mut();
+        if id != 0 || head.indexed.is_some() {
+            head.indexed.get_or_insert_default().id = id;
         }
+    }
+}
+
+impl Drop for ModuleValue {
+    fn drop(&mut self) {
+        // SAFETY: the head is that of the value's own block, which came from a box and is not used again.
+        unsafe { (self.head().object_type.free)(self.0) }
+    }
+}
+
+impl Debug for ModuleValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.object().fmt(f)
     }
 }
 
 impl Clone for ModuleValue {
     fn clone(&self) -> ModuleValue {
-        ModuleValue::of(self.object().clone_object())
+        self.object().clone_object()
     }
 }

@@ -486,7 +486,7 @@ impl Object for ModuleValue {
 
     fn heap_bytes(&self) -> usize {
         let object = self.object();
-        ModuleValue::CELL_BYTES + self.indexed_bytes() + size_of_val(object) + object.heap_bytes()
+        ModuleValue::HEAD_BYTES + self.indexed_bytes() + size_of_val(object) + object.heap_bytes()
     }
 
     fn free_effort(&self) -> usize {
