@@ -87,6 +87,14 @@ impl PrefetchQueue {
         }
     }
 
+    /// Queues all lines of an object.
+    #[inline]
+    pub fn add_all_lines<T>(&mut self, object: *const T) {
+        let address = object.cast::<u8>();
+        let covered = address.addr() % CACHE_LINE_BYTES + size_of::<T>();
+        (0..covered).step_by(CACHE_LINE_BYTES).for_each(|offset| self.add(address.wrapping_add(offset)));
+    }
+
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

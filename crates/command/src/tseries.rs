@@ -60,6 +60,9 @@ const READS: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))
 const CHANGES: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))];
 const INSERTS: &[KeyPart] = &[KeyPart::one(1, KeyFlags::RW.with(KeyFlags::INSERT))];
 
+/// The argument for which memory is asked ahead: the key, since these commands meet the last sample.
+const SERIES: usize = 1;
+
 const NO_KEY: Error = Error::Fixed("ERR TSDB: the key does not exist");
 /// As RedisTimeSeries words it.
 const WRONG_TYPE: Error =

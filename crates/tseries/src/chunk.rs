@@ -3,6 +3,7 @@
 //! Invariant: timestamps ascend strictly; the plain tail holds at most [`BLOCK_SAMPLES`] samples, and at
 //! least one if the chunk is open and has any, so that the last sample is never behind a decoder.
 
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_types::size_class::allocated_bytes;
 
 use crate::block::{BLOCK_SAMPLES, Block, PADDING_BYTES};
@@ -90,6 +91,12 @@ impl Chunk {
             self.decode(self.blocks.len().checked_sub(1)?, &mut batch);
             batch.samples().next_back()
         })
+    }
+
+    /// Queues the lines of the last sample of the tail and of the place behind it.
+    pub fn queue_end(&self, queue: &mut PrefetchQueue) {
+        let last = self.tail.len().saturating_sub(1);
+        queue.add_lines(self.tail.as_ptr().wrapping_add(last).cast(), 2 * size_of::<Sample>());
     }
 
     /// Appends a sample that is later than all others.

@@ -12,6 +12,7 @@ mod tests;
 
 use std::ops::Deref;
 
+use martlet_base::prefetch::{PrefetchQueue, Progress};
 use martlet_types::size_class::allocated_bytes;
 use triomphe::Arc;
 
@@ -143,6 +144,17 @@ impl Series {
     /// A series of samples that were saved.
     pub(crate) fn with_store(store: Store, settings: Settings) -> Series {
         Series { inner: Arc::new(Inner { store, settings, rules: Vec::new(), source: None }) }
+    }
+
+    /// One step of asking for memory ahead of a command that reads the last sample or appends one: the head,
+    /// then where the last samples lie.
+    pub fn queue_step(&self, step: usize, queue: &mut PrefetchQueue) -> Progress {
+        if step == 0 {
+            queue.add_all_lines(Arc::as_ptr(&self.inner));
+            return Progress::More;
+        }
+        self.inner.store.queue_end(queue);
+        Progress::Done
     }
 
     /// The settings of TS.CREATE and TS.ALTER.

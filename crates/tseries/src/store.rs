@@ -7,6 +7,7 @@
 //! Invariant: timestamps ascend strictly over all chunks, no sealed chunk is empty, and `total` counts the
 //! samples.
 
+use martlet_base::prefetch::PrefetchQueue;
 use martlet_types::ordered::OrderedMap;
 use triomphe::Arc;
 
@@ -113,6 +114,11 @@ impl Store {
     /// The last sample.
     pub fn last(&self) -> Option<Sample> {
         self.open.last_sample().or_else(|| self.sealed.last().and_then(|(_, chunk)| chunk.last_sample()))
+    }
+
+    /// Queues the lines of the last sample and the next one.
+    pub fn queue_end(&self, queue: &mut PrefetchQueue) {
+        self.open.queue_end(queue);
     }
 
     /// The chunks in order.

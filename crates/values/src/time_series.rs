@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
+use martlet_base::prefetch::{PrefetchQueue, ProbeStep, Progress};
 use martlet_keyspace::{ModuleObject, ValueIndex};
 use martlet_rdb::module::{Item, ItemReader, ItemWriter};
 use martlet_spec::data_type::{self, TypeView};
@@ -67,6 +68,10 @@ impl ModuleObject for TimeSeries {
 
     fn free_effort(&self) -> usize {
         self.store().chunk_count()
+    }
+
+    fn queue_probe(&self, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
+        self.0.queue_step(probe.step, queue)
     }
 
     fn index_stamp(&self) -> u64 {

@@ -17,7 +17,7 @@ use martlet_tseries::store::Encoding;
 use martlet_values::time_series::TimeSeries;
 
 use super::options::{self, Created, Options};
-use super::{CHANGES, GROWS, INSERTS, NO_SERIES, WRITES, WRONG_TYPE, arity, links, refused};
+use super::{CHANGES, GROWS, INSERTS, NO_SERIES, SERIES, WRITES, WRONG_TYPE, arity, links, refused};
 use crate::Handler;
 use crate::context::{Context, SeriesSettings};
 
@@ -28,6 +28,7 @@ const NEGATIVE_TIME: Error = Error::Fixed("ERR TSDB: invalid timestamp, must be 
 pub(super) static ADD: Command<Handler> = command("ts.add", -4, add as Handler)
     .flags(GROWS)
     .keys(INSERTS)
+    .member(SERIES)
     .acl(WRITES)
     .follows_links()
     .relative_time_if(|args| args.at(2) == b"*")
@@ -271,6 +272,7 @@ fn increments_now(args: &Args<'_>) -> bool {
 pub(super) static INCRBY: Command<Handler> = command("ts.incrby", -3, incrby as Handler)
     .flags(GROWS)
     .keys(CHANGES)
+    .member(SERIES)
     .acl(WRITES)
     .follows_links()
     .relative_time_if(increments_now)
@@ -289,6 +291,7 @@ fn incrby(ctx: &mut Context<'_>) -> Outcome {
 pub(super) static DECRBY: Command<Handler> = command("ts.decrby", -3, decrby as Handler)
     .flags(GROWS)
     .keys(CHANGES)
+    .member(SERIES)
     .acl(WRITES)
     .follows_links()
     .relative_time_if(increments_now)

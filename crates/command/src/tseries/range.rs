@@ -12,7 +12,7 @@ use martlet_tseries::sample::{Sample, TIMESTAMP_MAX};
 use martlet_tseries::series::Series;
 
 use super::options::{self, Options};
-use super::{NO_KEY, READ_ONLY, READS, arity, links, peek, read, reply};
+use super::{NO_KEY, READ_ONLY, READS, SERIES, arity, links, peek, read, reply};
 use crate::Handler;
 use crate::context::{Block, Context, TimeoutReply, Wait};
 use martlet_values::time_series::TimeSeries;
@@ -34,6 +34,7 @@ fn latest(ctx: &mut Context<'_>, key: &Key<'_>, is_asked: bool) -> Result<Option
 pub(super) static GET: Command<Handler> = command("ts.get", -2, get as Handler)
     .flags(Flags::READONLY)
     .keys(READS)
+    .member(SERIES)
     .acl(READ_ONLY.with(Acl::FAST))
     .follows_links_if(has_latest)
     .syntax("key:k0 ?LATEST")
