@@ -1,12 +1,13 @@
 //! JSON documents, as Redis' module ReJSON has them: what the family's commands share. Commands that read
 //! are in `read`, those that set, merge and delete in `write`, those of numbers, strings and booleans in
-//! `scalar`, those of arrays in `array`; `format` writes values as replies.
+//! `scalar`, those of arrays in `array`; `format` writes values as replies, `paths` keeps parsed paths.
 //!
-//! Invariant: a command's texts are parsed before a key is looked at. A malformed path or document is an
-//! error only where ReJSON comes to it: behind a missing key, or a key of another type.
+//! Invariant: a command's texts are parsed before a key is changed. A malformed path or document is an error
+//! only where ReJSON comes to it: behind a missing key, or a key of another type.
 
 mod array;
 mod format;
+mod paths;
 mod read;
 mod scalar;
 #[cfg(test)]
@@ -92,7 +93,7 @@ impl PathArgument {
     /// The path in an argument.
     fn new(argument: &[u8]) -> Result<PathArgument, Error> {
         let text = utf8(argument)?;
-        let path = Path::parse(argument);
+        let path = paths::parse(argument);
         let is_legacy = path.as_ref().map_or_else(|_| !Path::is_jsonpath(text), Path::is_legacy);
         Ok(PathArgument { path, is_legacy })
     }
@@ -168,9 +169,14 @@ impl Lost {
     }
 }
 
-/// Frees a document in the background if it is large.
+/// Heap bytes of a document up to which it is freed where it is, without being made a value again.
+const SMALL_BYTES: usize = 4 << 10;
+
+/// Frees a document, in the background if it is large.
 fn discard(keys: &mut Keys, document: Document) {
-    keys.discard(Some(module_value(document)));
+    if document.heap_bytes() > SMALL_BYTES {
+        keys.discard(Some(module_value(document)));
+    }
 }
 
 fn module_value(document: Document) -> martlet_keyspace::Value {

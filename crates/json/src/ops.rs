@@ -69,7 +69,16 @@ fn update<T>(
     missing: impl FnOnce() -> Error,
     mut f: impl FnMut(&mut Document, &Place) -> Result<T>,
 ) -> Result<Answer<T>> {
-    let targets = targets(document, path, kind)?;
+    let mut targets = targets(document, path, kind)?;
+    if targets.len() == 1 {
+        // Most paths lead to one place.
+        let result = targets.pop().flatten().map(|place| f(document, &place)).transpose()?;
+        return match (path.is_legacy(), result) {
+            (false, result) => Ok(Answer::Paths(vec![result])),
+            (true, Some(result)) => Ok(Answer::Legacy(result)),
+            (true, None) => Err(missing()),
+        };
+    }
     let mut turns: Vec<usize> = (0..targets.len()).filter(|at| targets[*at].is_some()).collect();
     if path.is_legacy() && turns.is_empty() {
         return Err(missing());

@@ -17,18 +17,25 @@ use crate::error::{Error, Result};
 use crate::value::{Node, Value};
 use function::Function;
 use regex::Regex;
-use std::borrow::Cow;
+use triomphe::Arc;
 
-/// The document's root.
+/// The document's root, in both dialects.
 const ROOT: &str = "$";
+const LEGACY_ROOT: &str = ".";
 
-/// A parsed path.
+/// A parsed path. A clone shares the parsed form.
 #[derive(Clone, Debug)]
 pub struct Path {
-    original: Cow<'static, str>,
-    /// The `$` form of a legacy path.
-    rooted: Option<Cow<'static, str>>,
+    /// None for the root.
+    parsed: Option<Arc<Parsed>>,
     is_legacy: bool,
+}
+
+#[derive(Debug)]
+struct Parsed {
+    original: Box<str>,
+    /// The `$` form of a legacy path.
+    rooted: Option<Box<str>>,
     query: Query,
 }
 
@@ -137,24 +144,23 @@ impl Path {
     pub fn parse(text: &[u8]) -> Result<Path> {
         let original = std::str::from_utf8(text).map_err(|_| Error::NotUtf8)?;
         match original {
-            "$" => return Ok(Path::root().into_jsonpath()),
-            "." => return Ok(Path::root()),
+            ROOT => return Ok(Path::root().into_jsonpath()),
+            LEGACY_ROOT => return Ok(Path::root()),
             _ => {}
         }
         let is_legacy = !parse::is_jsonpath(original);
-        let rooted = match original {
+        let rooted: Option<Box<str>> = match original {
             _ if !is_legacy => None,
-            _ if original.starts_with('.') => Some(Cow::Owned(["$", original].concat())),
-            _ => Some(Cow::Owned(["$.", original].concat())),
+            _ if original.starts_with('.') => Some(["$", original].concat().into()),
+            _ => Some(["$.", original].concat().into()),
         };
         let query = parse::parse(rooted.as_deref().unwrap_or(original))?;
-        Ok(Path { original: Cow::Owned(original.to_owned()), rooted, is_legacy, query })
+        Ok(Path { parsed: Some(Arc::new(Parsed { original: original.into(), rooted, query })), is_legacy })
     }
 
     /// The path of commands that are given none: the root, in the legacy dialect.
     pub fn root() -> Path {
-        let rooted = Some(Cow::Borrowed(ROOT));
-        Path { original: Cow::Borrowed("."), rooted, is_legacy: true, query: Query::Steps(Vec::new()) }
+        Path { parsed: None, is_legacy: true }
     }
 
     /// Whether a path of this text is of the dialect of JSONPath, well-formed or not.
@@ -164,18 +170,22 @@ impl Path {
 
     /// The same path in the other dialect, if it is legacy: it leads to all places.
     pub fn into_jsonpath(self) -> Path {
-        let original = self.rooted.unwrap_or(self.original);
-        Path { original, rooted: None, is_legacy: false, query: self.query }
+        Path { is_legacy: false, ..self }
     }
 
     /// The path as it was given.
     pub fn original(&self) -> &str {
-        &self.original
+        match &self.parsed {
+            _ if !self.is_legacy => self.text(),
+            Some(parsed) => &parsed.original,
+            None => LEGACY_ROOT,
+        }
     }
 
     /// The path in its `$` form.
     pub fn text(&self) -> &str {
-        self.rooted.as_deref().unwrap_or(&self.original)
+        let parsed = self.parsed.as_deref();
+        parsed.map_or(ROOT, |parsed| parsed.rooted.as_deref().unwrap_or(&parsed.original))
     }
 
     /// Whether the path is of the legacy dialect.
@@ -185,12 +195,19 @@ impl Path {
 
     /// Whether the path is the document's root.
     pub fn is_root(&self) -> bool {
-        matches!(&self.query, Query::Steps(steps) if steps.is_empty())
+        self.steps().is_ok_and(<[Step]>::is_empty)
     }
 
     /// Whether the path is an expression, which no command writes to.
     pub fn is_expression(&self) -> bool {
-        matches!(self.query, Query::Expression(_))
+        self.steps().is_err()
+    }
+
+    /// Whether the parsed form takes little memory for the path's length: it has no filter and no expression,
+    /// which may have regular expressions.
+    pub fn is_plain(&self) -> bool {
+        let is_plain = |step: &Step| !matches!(step, Step::Filter(_));
+        self.steps().is_ok_and(|steps| steps.iter().all(is_plain))
     }
 
     /// Whether the path leads to at most one place in any document.
@@ -213,10 +230,15 @@ impl Path {
         })
     }
 
+    fn query(&self) -> Option<&Query> {
+        self.parsed.as_ref().map(|parsed| &parsed.query)
+    }
+
     fn steps(&self) -> Result<&[Step]> {
-        match &self.query {
-            Query::Steps(steps) => Ok(steps),
-            Query::Expression(_) => Err(Error::Expression),
+        match self.query() {
+            Some(Query::Steps(steps)) => Ok(steps),
+            Some(Query::Expression(_)) => Err(Error::Expression),
+            None => Ok(&[]),
         }
     }
 
@@ -225,9 +247,9 @@ impl Path {
     /// # Errors
     /// The evaluation is beyond a limit.
     pub fn read<'d>(&'d self, root: Node<'d>) -> Result<Found<'d>> {
-        match &self.query {
-            Query::Steps(steps) => eval::nodes(steps, root).map(Found::Nodes),
-            Query::Expression(expression) => eval::compute(expression, root).map(Found::Computed),
+        match self.query() {
+            Some(Query::Expression(expression)) => eval::compute(expression, root).map(Found::Computed),
+            _ => self.nodes(root).map(Found::Nodes),
         }
     }
 

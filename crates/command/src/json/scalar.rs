@@ -14,12 +14,17 @@ const KEYS: &[KeyPart] = &[KeyPart::one(1, CHANGED)];
 
 /// What the entries of the operations on numbers share.
 const fn number_command(name: &'static str, handler: Handler, summary: &'static str) -> Command<Handler> {
-    command(name, 4, handler).flags(Flags::WRITE).keys(KEYS).syntax("key:k0 path value:d").doc(
-        GROUP,
-        "1.0.0",
-        "O(1) for a path to one value; else O(N), N being the size of the document",
-        summary,
-    )
+    command(name, 4, handler)
+        .flags(Flags::WRITE)
+        .keys(KEYS)
+        .member(DOCUMENT)
+        .syntax("key:k0 path value:d")
+        .doc(
+            GROUP,
+            "1.0.0",
+            "O(1) for a path to one value; else O(N), N being the size of the document",
+            summary,
+        )
 }
 
 pub(super) static NUMINCRBY: Command<Handler> = number_command(

@@ -20,8 +20,28 @@ const FRAMES_MAX: usize = 4 * DEPTH_LIMIT;
 /// Visits that compiling a regular expression counts for, when its pattern is no literal.
 const COMPILE_VISITS: u64 = 10_000;
 
+/// The value at `steps` from `root`, if there is one and all steps are names: most paths, for which nothing is to
+/// be counted. `enter` is called with each name.
+fn named<'d>(steps: &'d [Step], root: Node<'d>, mut enter: impl FnMut(&'d str)) -> Option<Option<Node<'d>>> {
+    let name = |step: &'d Step| match step {
+        Step::Child(name) => Some(&**name),
+        _ => None,
+    };
+    if !steps.iter().all(|step| name(step).is_some()) {
+        return None;
+    }
+    Some(steps.iter().filter_map(name).try_fold(root, |node, name| {
+        let View::Object(object) = node.view() else { return None };
+        enter(name);
+        object.get(name).map(Node::Value)
+    }))
+}
+
 /// The values at `steps` from `root`.
 pub fn nodes<'d>(steps: &'d [Step], root: Node<'d>) -> Result<Vec<Node<'d>>> {
+    if let Some(found) = named(steps, root, |_| {}) {
+        return Ok(found.into_iter().collect());
+    }
     let mut out = Out { found: Vec::new(), places: None };
     Evaluator::new(root).walk(steps, root, &mut out)?;
     Ok(out.found)
@@ -29,6 +49,10 @@ pub fn nodes<'d>(steps: &'d [Step], root: Node<'d>) -> Result<Vec<Node<'d>>> {
 
 /// The values at `steps` from `root`, and where they stand.
 pub fn places<'d>(steps: &'d [Step], root: Node<'d>) -> Result<Vec<(Node<'d>, Place)>> {
+    let mut place = Vec::with_capacity(steps.len());
+    if let Some(found) = named(steps, root, |name| place.push(PlaceStep::Name(Value::text(name)))) {
+        return Ok(found.map(|node| (node, place)).into_iter().collect());
+    }
     let mut out = Out { found: Vec::new(), places: Some(Places::default()) };
     Evaluator::new(root).walk(steps, root, &mut out)?;
     let places = out.places.unwrap_or_default().found;
