@@ -108,6 +108,11 @@ impl PathArgument {
         ctx.args.get(index).map_or_else(|| Ok(PathArgument::root()), PathArgument::new)
     }
 
+    /// Whether it is the root, well-formed.
+    fn is_root(&self) -> bool {
+        self.path.as_ref().is_ok_and(Path::is_root)
+    }
+
     /// The path.
     fn path(self) -> Result<Path, Error> {
         self.path.map_err(fault)

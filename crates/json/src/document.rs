@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::limits::DEPTH_LIMIT;
 use crate::path::PlaceStep;
+use crate::rewrite::rewrite;
 use crate::value::{Array, Node, Typed, Value, View};
 use martlet_base::prefetch::{PrefetchQueue, Progress};
 
@@ -26,6 +27,15 @@ impl Document {
         check_depth(0, &root)?;
         let heap_bytes = root.heap_bytes();
         Ok(Document { root, heap_bytes })
+    }
+
+    /// Puts the value of a JSON text in the place of the document's, in its blocks as far as they fit. False, with
+    /// nothing changed, if the text is too long for this or is none, which [`parse`](crate::text::parse) tells.
+    pub fn rewrite(&mut self, text: &[u8]) -> bool {
+        let mut heap = 0;
+        let is_rewritten = rewrite(&mut self.root, text, &mut heap);
+        self.heap_bytes = self.heap_bytes.saturating_add_signed(heap);
+        is_rewritten
     }
 
     /// The root.

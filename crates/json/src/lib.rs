@@ -11,6 +11,7 @@ pub mod error;
 pub mod limits;
 pub mod ops;
 pub mod path;
+mod rewrite;
 pub mod serialised;
 pub mod text;
 pub mod value;

@@ -14,8 +14,8 @@ use martlet_spec::{Command, Cursor, Error, Flags, KeyPart, Outcome, command};
 use martlet_values::Json;
 
 use super::{
-    CHANGED, DELETED, DOCUMENT, FILLS, GROUP, Lost, PathArgument, WRITES, WRONG_KEY, discard, fault,
-    module_value, store, update, utf8,
+    CHANGED, DELETED, DOCUMENT, FILLS, GROUP, Lost, PathArgument, SMALL_BYTES, WRITES, WRONG_KEY, discard,
+    fault, module_value, store, update, utf8,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -73,10 +73,10 @@ fn format(rest: &mut Cursor<'_>, name: &'static str) -> Outcome {
 fn set(ctx: &mut Context<'_>) -> Outcome {
     let argument = PathArgument::new(ctx.arg(2))?;
     let options = SetOptions::parse(ctx.rest(4))?;
-    let value = parse(ctx.arg(3), options.floats);
     let key = ctx.key(1);
+    let text = ctx.arg(3);
     let Some(mut json) = ctx.keys.write::<Json>(&key).map_err(|_| WRONG_KEY)? else {
-        let value = value.map_err(fault)?;
+        let value = parse(text, options.floats).map_err(fault)?;
         if options.condition == Condition::Present {
             ctx.reply.null();
         } else {
@@ -85,16 +85,23 @@ fn set(ctx: &mut Context<'_>) -> Outcome {
         }
         return Ok(());
     };
-    let value = value.map_err(fault)?;
-    let path = argument.path()?;
+    let replaces = argument.is_root() && options.condition != Condition::Missing;
+    let is_rewritten =
+        replaces && options.floats.is_none() && json.0.heap_bytes() <= SMALL_BYTES && json.0.rewrite(text);
     let (mut replaced, mut lost) = (None, Lost(Vec::new()));
-    let written = if path.is_root() && options.condition != Condition::Missing {
-        let document = Document::new(value).map_err(fault)?;
-        replaced = Some(std::mem::replace(&mut json.0, document));
+    let written = if is_rewritten {
         Written { changed: true, complete: true }
     } else {
-        lost = Lost::at(&json.0, &path);
-        ops::set(&mut json.0, &path, value, options.condition).map_err(fault)?
+        let value = parse(text, options.floats).map_err(fault)?;
+        let path = argument.path()?;
+        if replaces {
+            let document = Document::new(value).map_err(fault)?;
+            replaced = Some(std::mem::replace(&mut json.0, document));
+            Written { changed: true, complete: true }
+        } else {
+            lost = Lost::at(&json.0, &path);
+            ops::set(&mut json.0, &path, value, options.condition).map_err(fault)?
+        }
     };
     drop(json);
     lost.free(ctx.keys);

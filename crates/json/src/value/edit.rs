@@ -114,6 +114,19 @@ impl Value {
         }
     }
 
+    /// The elements to be written over by `count` others in the same form; none of any other value, and none if
+    /// another value shares them.
+    pub(crate) fn own_elements(&mut self, count: usize) -> Option<&mut [Value]> {
+        // More of them may have a typed form, for which the values are looked at.
+        self.own_list().filter(|values| values.len() == count && count < TYPED_MIN)
+    }
+
+    /// The members to be written over by `count` others in the same form; none of any other value, and none if
+    /// another value shares them.
+    pub(crate) fn own_members(&mut self, count: usize) -> Option<&mut [Member]> {
+        self.own_map().filter(|members| members.len() == count)
+    }
+
     /// Puts a member into an object and returns the name's old value. Other values stay as they are.
     pub(crate) fn insert_member(&mut self, name: Value, value: Value) -> Option<Value> {
         let text = name.as_str().unwrap_or_default();

@@ -121,7 +121,7 @@ impl Value {
     }
 
     /// Where the value's block is, if it has one.
-    pub(super) fn block(&self) -> Option<*const u8> {
+    pub(crate) fn block(&self) -> Option<*const u8> {
         match self.tag() {
             TAG_INT | TAG_SHORT | TAG_DOUBLE => None,
             _ => Some(self.address().cast()),
@@ -135,12 +135,20 @@ impl Value {
 
     /// A number.
     pub fn number(number: Number) -> Value {
+        let with_block = || Value::pointer(Arc::into_raw(Arc::new(number)).cast(), TAG_NUMBER);
+        Value::inline_number(number).unwrap_or_else(with_block)
+    }
+
+    /// A number that needs no block.
+    fn inline_number(number: Number) -> Option<Value> {
         match number {
-            Number::Int(value) if value << 3 >> 3 == value => Value::bits((value << 3) as usize | TAG_INT),
-            Number::Float(value) if value.to_bits() & TAG_MASK as u64 == 0 => {
-                Value::bits(value.to_bits() as usize | TAG_DOUBLE)
+            Number::Int(value) if value << 3 >> 3 == value => {
+                Some(Value::bits((value << 3) as usize | TAG_INT))
             }
-            _ => Value::pointer(Arc::into_raw(Arc::new(number)).cast(), TAG_NUMBER),
+            Number::Float(value) if value.to_bits() & TAG_MASK as u64 == 0 => {
+                Some(Value::bits(value.to_bits() as usize | TAG_DOUBLE))
+            }
+            _ => None,
         }
     }
 
@@ -260,6 +268,40 @@ impl Value {
         }
         // SAFETY: the tag is that of a thin block of members.
         Some(unsafe { self.thin_mut::<Member>() })
+    }
+
+    /// The elements of an array of exact size, if no other value shares it.
+    pub(super) fn own_list(&mut self) -> Option<&mut [Value]> {
+        if self.is_unshared() { self.list_mut() } else { None }
+    }
+
+    /// The members of an object of exact size, if no other value shares it.
+    pub(super) fn own_map(&mut self) -> Option<&mut [Member]> {
+        if self.is_unshared() { self.map_mut() } else { None }
+    }
+
+    /// Writes a number that needs a block over one that has its own; whether this is one.
+    pub(crate) fn overwrite_number(&mut self, number: Number) -> bool {
+        if self.tag() != TAG_NUMBER || Value::inline_number(number).is_some() {
+            return false;
+        }
+        // SAFETY: the tag is that of `Arc<Number>`.
+        let mut arc = unsafe { self.arc::<Number>() };
+        Arc::get_mut(&mut arc).map(|own| *own = number).is_some()
+    }
+
+    /// Writes a text over one of the same length that has a block of its own; whether this is one.
+    pub(crate) fn overwrite_text(&mut self, text: &str) -> bool {
+        if self.tag() != TAG_TEXT || !self.is_unshared() {
+            return false;
+        }
+        // SAFETY: the tag is that of a thin block of bytes, and what is written is a whole `str`.
+        let bytes = unsafe { self.thin_mut::<u8>() };
+        let fits = bytes.len() == text.len();
+        if fits {
+            bytes.copy_from_slice(text.as_bytes());
+        }
+        fits
     }
 
     /// The elements of a thin block that no other reference shares.
