@@ -30,6 +30,8 @@ pub struct Setup {
     pub ours: PathBuf,
     /// The peer's.
     pub peer: PathBuf,
+    /// The peer's for the rows of modules' commands.
+    pub module_peer: PathBuf,
     /// Core of the servers.
     pub server_core: usize,
     /// Readings of each server.
@@ -83,6 +85,12 @@ struct Found {
 pub fn row(setup: &Setup, row: &Row) -> Result<()> {
     let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     eprintln!("{}: {}", row.name, row.template);
+    if row.is_of_module
+        && let Err(why) = check_module_peer(setup, row)
+    {
+        eprintln!("{}: left out: {why}; --module-peer names a server that has it", row.name);
+        return Ok(());
+    }
     if row.kind == Kind::Cpu || matches!(row.kind, Kind::ManyConnections(_)) {
         let servers = [start(setup, row, "peer")?, start(setup, row, "ours")?];
         for server in &servers {
@@ -155,10 +163,23 @@ impl Drop for Subscribers {
     }
 }
 
+/// Whether the peer of a row of a module's command knows that command.
+fn check_module_peer(setup: &Setup, row: &Row) -> Result<()> {
+    let command = row.template.split(' ').next().unwrap_or_default();
+    let program = setup.module_peer.display();
+    let server = start(setup, row, "peer").map_err(|why| format!("{program} does not start ({why})"))?;
+    let known = server.client()?.command(&["COMMAND", "INFO", command])?;
+    match known.items().and_then(|items| items.first()).is_some_and(|entry| entry.items().is_some()) {
+        true => Ok(()),
+        false => Err(format!("{program} has no {command}").into()),
+    }
+}
+
 fn start(setup: &Setup, row: &Row, name: &'static str) -> Result<Measured> {
     if name == "peer" {
         let arguments = ["--io-threads", "1", "--appendonly", "no", "--maxclients", "20000"];
-        return Measured::start(name, &setup.peer, &arguments, setup.server_core);
+        let program = if row.is_of_module { &setup.module_peer } else { &setup.peer };
+        return Measured::start(name, program, &arguments, setup.server_core);
     }
     let threads = row.threads.to_string();
     let arguments =

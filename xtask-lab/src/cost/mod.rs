@@ -39,6 +39,10 @@ pub struct Options {
     /// The peer's program.
     #[arg(long, default_value = "redis-server")]
     peer: PathBuf,
+    /// The peer's program in the rows of modules' commands. A row of a command that it does not have is left
+    /// out.
+    #[arg(long, default_value = "redis-stack-server")]
+    module_peer: PathBuf,
     /// Core of the servers.
     #[arg(long, default_value_t = 0)]
     server_core: usize,
@@ -63,6 +67,7 @@ pub fn run(options: &Options) -> Outcome {
         let setup = Setup {
             ours: built(&options.ours)?,
             peer: options.peer.clone(),
+            module_peer: options.module_peer.clone(),
             server_core: options.server_core,
             rounds: if options.quick { 3 } else { options.rounds },
             span: Duration::from_secs_f64(if options.quick { 0.25 } else { options.seconds }),

@@ -34,6 +34,8 @@ pub struct Row {
     pub beside: Option<Beside>,
     /// Our I/O threads, all on the one core.
     pub threads: usize,
+    /// Its peer has modules.
+    pub is_of_module: bool,
 }
 
 /// Clients that send something before the load, and then stay without a word.
@@ -87,6 +89,7 @@ const PLAIN: Row = Row {
     subscribers: 0,
     beside: None,
     threads: 1,
+    is_of_module: false,
 };
 
 const SET_100K: &str = "SET {key uniform 100000} {value 64}";
@@ -124,6 +127,24 @@ const FILL_ACL: &[Fill] = &[
     Fill { template: "ACL SETUSER default resetkeys ~other ~key* -debug", requests: 1 },
     Fill { template: "SET {key sequence 100000} {value 64}", requests: 100_000 },
 ];
+
+/// A document of about 100 bytes.
+const SET_JSON: &str = r#"JSON.SET {key uniform 100000} $ {{"id":{rand 1000000},"name":"{value 20}","n":{rand 10},"tags":["red","blue"],"o":{{"x":1.5,"y":true,"z":"text"}}"#;
+const FILL_JSON: &[Fill] = &[Fill {
+    template: r#"JSON.SET {key sequence 100000} $ {{"id":{rand 1000000},"name":"{value 20}","n":{rand 10},"tags":["red","blue"],"o":{{"x":1.5,"y":true,"z":"text"}}"#,
+    requests: 100_000,
+}];
+const FILL_BLOOM: &[Fill] = &[
+    Fill { template: "BF.RESERVE filter 0.01 1000000", requests: 1 },
+    Fill { template: "BF.ADD filter {key sequence 100000}", requests: 100_000 },
+];
+const FILL_COUNT_MIN: &[Fill] = &[Fill { template: "CMS.INITBYDIM counts 2000 7", requests: 1 }];
+const FILL_TOP_K: &[Fill] = &[Fill { template: "TOPK.RESERVE top 50 2000 7 0.9", requests: 1 }];
+const FILL_DIGEST: &[Fill] = &[Fill { template: "TDIGEST.CREATE digest", requests: 1 }];
+const FILL_SERIES: &[Fill] = &[Fill {
+    template: "TS.ADD {key sequence 100000} {count 3000000} {rand 100} ON_DUPLICATE LAST",
+    requests: 300_000,
+}];
 
 const WATCHERS: Beside =
     Beside { connections: 100, sends: &[Fill { template: "WATCH {key uniform 100000}", requests: 100 }] };
@@ -301,6 +322,15 @@ pub const ROWS: &[Row] = &[
         ..PLAIN
     },
     Row { name: "expiry-lag", target: 20.0, kind: Kind::ExpiryLag, ..PLAIN },
+    of_module("json-set", FILL_JSON, SET_JSON),
+    of_module("json-get", FILL_JSON, "JSON.GET {key uniform 100000} $.o.z"),
+    of_module("json-numincrby", FILL_JSON, "JSON.NUMINCRBY {key uniform 100000} $.n 1"),
+    of_module("bf-add", FILL_BLOOM, "BF.ADD filter {key uniform 100000}"),
+    of_module("bf-exists", FILL_BLOOM, "BF.EXISTS filter {key uniform 100000}"),
+    of_module("cms-incrby", FILL_COUNT_MIN, "CMS.INCRBY counts {key uniform 100000} 1"),
+    of_module("topk-add", FILL_TOP_K, "TOPK.ADD top {key uniform 100000}"),
+    of_module("tdigest-add", FILL_DIGEST, "TDIGEST.ADD digest {rand 1000000}"),
+    of_module("ts-add", FILL_SERIES, "TS.ADD {key uniform 100000} * {rand 100} ON_DUPLICATE LAST"),
 ];
 
 const fn white_paper(name: &'static str, target: f64, fill: &'static [Fill], template: &'static str) -> Row {
@@ -309,6 +339,10 @@ const fn white_paper(name: &'static str, target: f64, fill: &'static [Fill], tem
 
 const fn pipelined(name: &'static str, target: f64, fill: &'static [Fill], template: &'static str) -> Row {
     Row { name, target, fill, template, pipeline: 16, ..PLAIN }
+}
+
+const fn of_module(name: &'static str, fill: &'static [Fill], template: &'static str) -> Row {
+    Row { is_of_module: true, ..pipelined(name, 2.5, fill, template) }
 }
 
 const fn publish(name: &'static str, subscribers: usize) -> Row {

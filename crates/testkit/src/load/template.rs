@@ -48,8 +48,8 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Reads a template; requests stand between semicolons as words of their own. The same seed gives the
-    /// same requests.
+    /// Reads a template; requests stand between semicolons as words of their own, and two opening braces stand
+    /// for one that is sent. The same seed gives the same requests.
     pub fn parse(text: &str, seed: u64) -> Result<Template, TemplateError> {
         let mut template = Template {
             requests: vec![Vec::new()],
@@ -78,6 +78,11 @@ impl Template {
         while let Some(open) = rest.find('{') {
             if open > 0 {
                 parts.push(Part::Literal(rest.as_bytes()[..open].to_vec()));
+            }
+            if let Some(literal) = rest[open..].strip_prefix("{{") {
+                parts.push(Part::Literal(b"{".to_vec()));
+                rest = literal;
+                continue;
             }
             let close =
                 rest.find('}').ok_or_else(|| TemplateError(format!("{word}: a brace is not closed")))?;
@@ -174,11 +179,12 @@ impl Template {
     }
 }
 
-/// Splits at spaces outside braces.
+/// Splits at spaces outside braces. A brace that is sent is closed by one that is, too.
 fn words(text: &str) -> Result<Vec<&str>, TemplateError> {
     let (mut words, mut start, mut depth) = (Vec::new(), None, 0_usize);
     for (at, byte) in text.bytes().enumerate() {
         match byte {
+            b'{' if text.as_bytes()[..at].ends_with(b"{") => {}
             b'{' => depth += 1,
             b'}' if depth == 0 => return Err(TemplateError("a brace that was not opened".into())),
             b'}' => depth -= 1,
@@ -243,6 +249,12 @@ mod tests {
         assert_eq!(lines[10].len(), 3);
         assert!(request(&mut template).contains("key_0000000001"));
         assert!(request(&mut template).contains("$14\r\nkey_0000000000"));
+    }
+
+    #[test]
+    fn doubled_braces_are_sent() {
+        let mut template = Template::parse(r#"SET k {{"a":{count 9},"o":{{"b":[1]}}"#, 7).unwrap();
+        assert!(request(&mut template).ends_with("$21\r\n{\"a\":0,\"o\":{\"b\":[1]}}\r\n"));
     }
 
     #[test]
