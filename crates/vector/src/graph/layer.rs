@@ -28,10 +28,12 @@ pub(super) fn new_words(capacity: usize) -> Box<[AtomicU32]> {
 
 impl<'a> Layer<'a> {
     /// `words` begin with the header.
+    #[inline]
     pub(super) fn new(words: &'a [AtomicU32]) -> Layer<'a> {
         Layer { words }
     }
 
+    #[inline]
     fn header(self) -> u32 {
         self.words.first().map_or(0, |word| word.load(Ordering::Acquire))
     }
@@ -49,6 +51,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Asks the processor for the words.
+    #[inline]
     pub(super) fn prefetch(self) {
         use martlet_base::prefetch::{CACHE_LINE_BYTES, prefetch};
         let first = self.words.as_ptr().cast::<u8>();
@@ -58,6 +61,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Whether the links have moved to the node's spill.
+    #[inline]
     pub(super) fn is_spilled(self) -> bool {
         self.header() & 0xffff == SPILLED
     }
@@ -74,21 +78,25 @@ impl<'a> Layer<'a> {
     }
 
     /// The number of links.
+    #[inline]
     pub(super) fn count(self) -> usize {
         ((self.header() & 0xffff) as usize).min(self.capacity())
     }
 
     /// Links that there is room for.
+    #[inline]
     pub(super) fn capacity(self) -> usize {
         self.words.len().saturating_sub(HEADER_WORDS)
     }
 
     /// The words of the links, as many as there are.
+    #[inline]
     pub(super) fn links(self) -> &'a [AtomicU32] {
         &self.words[HEADER_WORDS..HEADER_WORDS + self.count()]
     }
 
     /// The slots that are linked to.
+    #[inline]
     pub(super) fn slots(self) -> impl ExactSizeIterator<Item = u32> + 'a {
         self.links().iter().map(|word| word.load(Ordering::Acquire))
     }

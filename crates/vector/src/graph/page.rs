@@ -186,6 +186,7 @@ impl<T> NodePage<T> {
     }
 
     /// The node's spilled layers.
+    #[inline]
     pub(super) fn spill(&self, index: usize) -> Option<&Spill> {
         // SAFETY: a spill is freed only with its page, or by way of the graph's retired list, which is
         // emptied while no thread reads.
@@ -201,6 +202,7 @@ impl<T> NodePage<T> {
     }
 
     /// The inline words of layer 0.
+    #[inline]
     pub(super) fn inline(&self, index: usize) -> Layer<'_> {
         let stride = self.links.len() / PAGE_SLOTS;
         Layer::new(&self.links[index * stride..(index + 1) * stride])

@@ -12,6 +12,13 @@ use std::cmp::Reverse;
 /// Results up to which a sorted list beats heaps.
 const POOL_MAX: usize = 1024;
 
+/// Nodes that a walk goes to at a time: their neighbours are measured together, so that the processor waits
+/// for memory once for all of them. Nearly every node that a walk goes to remains among its results, so that
+/// hardly any is in vain (4 % more distances at 4, for 1 % more recall).
+const GROUP: usize = 4;
+/// Walks with fewer candidates go to one node at a time.
+const GROUP_EF_MIN: usize = 32;
+
 /// The buffers of a walk.
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -71,13 +78,19 @@ impl<T> View<'_, T> {
         let Scratch { visited, pool, batch, found, .. } = scratch;
         visited.reset(self.table.len());
         pool.reset(ef);
-        visited.insert_new([entry].into_iter());
+        visited.insert([entry].into_iter());
         pool.extend(&[entry], &[self.shape.distance(query, self.operand(entry))]);
-        while let Some(current) = pool.pop_nearest() {
-            if let Some(next) = pool.peek_nearest() {
-                self.prefetch_links(next.slot(), level);
+        let group = if ef >= GROUP_EF_MIN { GROUP } else { 1 };
+        loop {
+            visited.begin();
+            for current in pool.pop_nearest(group) {
+                visited.insert(self.layer(current.slot(), level).slots());
             }
-            let slots = visited.insert_new(self.layer(current.slot(), level).slots());
+            pool.peek_nearest(group).for_each(|next| self.prefetch_links(next.slot(), level));
+            let slots = visited.news();
+            if slots.is_empty() && pool.is_expanded() {
+                break;
+            }
             self.distances(query, slots, batch);
             pool.extend(slots, &batch.distances);
         }
@@ -100,7 +113,7 @@ impl<T> View<'_, T> {
         visited.reset(self.table.len());
         nearest.reset(ef);
         frontier.clear();
-        visited.insert_new([entry].into_iter());
+        visited.insert([entry].into_iter());
         let first = Candidate::new(entry, self.shape.distance(query, self.operand(entry)));
         frontier.push(Reverse(first));
         if self.is_accepted(entry, filtered) {
@@ -113,7 +126,9 @@ impl<T> View<'_, T> {
             if !nearest.accepts(current) {
                 break;
             }
-            let slots = visited.insert_new(self.layer(current.slot(), level).slots());
+            visited.begin();
+            visited.insert(self.layer(current.slot(), level).slots());
+            let slots = visited.news();
             self.distances(query, slots, batch);
             for (slot, distance) in slots.iter().zip(&batch.distances) {
                 let candidate = Candidate::new(*slot, *distance);

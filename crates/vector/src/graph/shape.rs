@@ -96,6 +96,7 @@ pub(super) struct Operand<'a> {
 pub(super) struct Shape {
     pub(super) config: Config,
     pub(super) kernels: Kernels,
+    stored_bytes: usize,
 }
 
 /// The bytes as numbers; empty when they are not aligned for them, which stored vectors always are.
@@ -111,24 +112,23 @@ fn cast_rows<N>(rows: &[*const u8]) -> &[*const N] {
     unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), rows.len()) }
 }
 
-/// The distance of two quantised vectors from their dot product and their ranges.
+/// The distance of two quantised vectors from their dot product and their ranges, each through 127.
 #[inline]
 fn q8_distance(dot: i32, a: f32, b: f32) -> f32 {
-    if a == 0.0 || b == 0.0 {
-        return 1.0;
-    }
-    let scale = (a / 127.0) * (b / 127.0);
-    (1.0 - dot as f32 * scale).clamp(0.0, 2.0)
+    let distance = (1.0 - dot as f32 * (a * b)).clamp(0.0, 2.0);
+    if a == 0.0 || b == 0.0 { 1.0 } else { distance }
 }
 
 impl Shape {
     pub(super) fn new(config: Config) -> Shape {
-        Shape { config, kernels: Kernels::best() }
+        let stored_bytes = config.encoding.stored_bytes(config.dimension);
+        Shape { config, kernels: Kernels::best(), stored_bytes }
     }
 
     /// Bytes of a stored vector.
+    #[inline]
     pub(super) fn stored_bytes(&self) -> usize {
-        self.config.encoding.stored_bytes(self.config.dimension)
+        self.stored_bytes
     }
 
     /// Bytes from one vector to the next.
@@ -177,7 +177,7 @@ impl Shape {
             }
             Encoding::Q8 => {
                 let dot = self.kernels.dot_i8(as_numbers(a.bytes), as_numbers(b.bytes));
-                q8_distance(dot, a.range, b.range)
+                q8_distance(dot, a.range / 127.0, b.range / 127.0)
             }
             Encoding::Bin => {
                 let opposite = self.kernels.hamming(as_numbers(a.bytes), as_numbers(b.bytes));
@@ -186,18 +186,17 @@ impl Shape {
         }
     }
 
-    /// The distances of a stored vector from others, as [`Shape::distance`] gives them. `rows` also has the
-    /// addresses of their ranges.
+    /// The distances of a stored vector from others, as [`Shape::distance`] gives them. `ranges` are those
+    /// of the vectors, and are read of quantised ones only.
     ///
     /// # Safety
-    /// Each of `vectors` points to a stored vector of this shape, aligned to 8; each range is null or
-    /// readable.
+    /// Each of `vectors` points to a stored vector of this shape, aligned to 8.
     #[inline]
     pub(super) unsafe fn distances(
         &self,
         query: Operand<'_>,
         vectors: &[*const u8],
-        rows: &[(*const u8, *const f32)],
+        ranges: &[f32],
         out: &mut Vec<f32>,
     ) {
         out.clear();
@@ -219,9 +218,10 @@ impl Shape {
                 }
                 (Encoding::Q8, _) => {
                     self.kernels.dot_i8_rows(as_numbers(query.bytes), cast_rows(vectors), integers);
-                    for (distance, (_, range)) in out.iter_mut().zip(rows) {
-                        let range = range.as_ref().copied().unwrap_or(0.0);
-                        *distance = q8_distance(distance.to_bits().cast_signed(), query.range, range);
+                    let scale = query.range / 127.0;
+                    for (distance, range) in out.iter_mut().zip(ranges) {
+                        let dot = distance.to_bits().cast_signed();
+                        *distance = q8_distance(dot, scale, range / 127.0);
                     }
                 }
                 (Encoding::Bin, _) => {

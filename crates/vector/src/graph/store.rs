@@ -1,11 +1,13 @@
 //! The table of pages, as readers see it (`View`) and as writers change it (`Writer`). What always holds: a
 //! page that is in the table, or was at any time since the graph was last locked exclusively, is not freed.
 
+use martlet_base::prefetch::{CACHE_LINE_BYTES, prefetch};
 use martlet_base::sync::lock;
 
 use super::layer::Layer;
 use super::page::{FREE, NodePage, PAGE_SLOTS, Spill, VectorAddress, VectorPage};
 use super::shape::{Operand, Shape, StoredVector};
+use crate::quantise::Encoding;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -168,21 +170,27 @@ impl<'a, T> View<'a, T> {
     /// The distances of a vector from published nodes, in their order, into `batch.distances`.
     #[inline]
     pub(super) fn distances(self, query: Operand<'_>, slots: &[u32], batch: &mut Batch) {
-        batch.rows.clear();
-        batch.rows.extend(slots.iter().map(|slot| match self.address(*slot) {
+        let Batch { distances, vectors, ranges } = batch;
+        let lines = Lines::of(self.shape);
+        vectors.clear();
+        vectors.extend(slots.iter().map(|slot| match self.address(*slot) {
             Some(address) => {
-                prefetch_vector(address, self.shape);
-                (address.vector(self.shape).cast_const(), address.range(self.shape).cast_const())
+                lines.prefetch(address, self.shape);
+                address.vector(self.shape).cast_const()
             }
             // There is no such node; the query is as long as a vector.
-            None => (query.bytes.as_ptr(), std::ptr::null()),
+            None => query.bytes.as_ptr(),
         }));
-        let vectors = batch.rows.iter().map(|(vector, _)| *vector);
-        batch.vectors.clear();
-        batch.vectors.extend(vectors);
+        ranges.clear();
+        if lines.has_ranges {
+            ranges.extend(slots.iter().map(|slot| {
+                // SAFETY: as for `operand`.
+                self.address(*slot).map_or(0.0, |address| unsafe { *address.range(self.shape) })
+            }));
+        }
         // SAFETY: the rows are vectors of this shape, which are not freed while the table is borrowed, and
         // not written since their nodes were published (see `operand`).
-        unsafe { self.shape.distances(query, &batch.vectors, &batch.rows, &mut batch.distances) };
+        unsafe { self.shape.distances(query, vectors, ranges, distances) };
     }
 
     /// The distance of two nodes.
@@ -207,21 +215,36 @@ impl<'a, T> View<'a, T> {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) distances: Vec<f32>,
-    /// Addresses of vectors and of their ranges.
-    rows: Vec<(*const u8, *const f32)>,
     vectors: Vec<*const u8>,
+    ranges: Vec<f32>,
 }
 
-/// Asks the processor for a vector that will be read soon.
-#[inline]
-fn prefetch_vector(address: VectorAddress, shape: &Shape) {
-    use martlet_base::prefetch::{CACHE_LINE_BYTES, prefetch};
-    let first = address.vector(shape);
-    // The processor notices longer vectors by itself.
-    for line in 0..shape.vector_stride().div_ceil(CACHE_LINE_BYTES).min(4) {
-        prefetch(first.wrapping_add(line * CACHE_LINE_BYTES));
+/// The cache lines of a vector that will be read soon.
+#[derive(Clone, Copy)]
+struct Lines {
+    count: usize,
+    has_ranges: bool,
+}
+
+impl Lines {
+    #[inline]
+    fn of(shape: &Shape) -> Lines {
+        // The processor notices longer vectors by itself.
+        let count = shape.vector_stride().div_ceil(CACHE_LINE_BYTES).min(4);
+        Lines { count, has_ranges: shape.config.encoding == Encoding::Q8 }
     }
-    prefetch(address.range(shape).cast());
+
+    /// Asks the processor for a vector and its range.
+    #[inline]
+    fn prefetch(self, address: VectorAddress, shape: &Shape) {
+        let first = address.vector(shape);
+        for line in 0..self.count {
+            prefetch(first.wrapping_add(line * CACHE_LINE_BYTES));
+        }
+        if self.has_ranges {
+            prefetch(address.range(shape).cast());
+        }
+    }
 }
 
 /// Parts that have left the table while readers may still look at them.

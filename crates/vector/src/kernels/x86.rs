@@ -161,34 +161,96 @@ fn load_avx512(values: &[f32], count: usize) -> __m512 {
     unsafe { _mm512_maskz_loadu_ps(mask16(count.min(values.len())), values.as_ptr()) }
 }
 
+/// The sum of a register's lanes, in the order in which [`sums_avx512`] adds them.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn dot_f32_avx512(a: &[f32], b: &[f32]) -> f32 {
-    let length = a.len().min(b.len());
-    let mut sums = [_mm512_setzero_ps(); 4];
-    for start in (0..length).step_by(16) {
-        let count = length - start;
-        let sum = &mut sums[(start / 16) % 4];
-        *sum = _mm512_fmadd_ps(load_avx512(&a[start..], count), load_avx512(&b[start..], count), *sum);
-    }
-    let sum = _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3]));
-    _mm512_reduce_add_ps(sum)
+fn sum_avx512(sums: __m512) -> f32 {
+    let quarter = quarter_avx512(sums);
+    let pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+    _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)))
 }
 
+/// The four quarters of a register added up.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn l2_f32_avx512(a: &[f32], b: &[f32]) -> f32 {
-    let length = a.len().min(b.len());
-    let mut sums = [_mm512_setzero_ps(); 4];
-    for start in (0..length).step_by(16) {
-        let count = length - start;
-        let difference = _mm512_sub_ps(load_avx512(&a[start..], count), load_avx512(&b[start..], count));
-        let sum = &mut sums[(start / 16) % 4];
-        *sum = _mm512_fmadd_ps(difference, difference, *sum);
-    }
-    let sum = _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3]));
-    _mm512_reduce_add_ps(sum)
+fn quarter_avx512(sums: __m512) -> __m128 {
+    let upper = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sums)));
+    let half = _mm256_add_ps(_mm512_castps512_ps256(sums), upper);
+    _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half))
 }
+
+/// The sums of four registers' lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sums_avx512(sums: [__m512; ROWS]) -> [f32; ROWS] {
+    let [a, b, c, d] = sums.map(|sums| quarter_avx512(sums));
+    let left = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+    let right = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+    let sums = _mm_add_ps(_mm_movelh_ps(left, right), _mm_movehl_ps(right, left));
+    let mut four = [0.0; ROWS];
+    // SAFETY: the array has the register's size; the store has no alignment.
+    unsafe { _mm_storeu_ps(four.as_mut_ptr(), sums) };
+    four
+}
+
+/// Products, or squared differences, of a vector and rows, summed in 16 lanes by two registers for each row.
+///
+/// # Safety
+/// Each row has as many components as the vector.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn lanes_f32_avx512<const N: usize, const IS_L2: bool>(
+    vector: &[f32],
+    rows: [*const f32; N],
+) -> [__m512; N] {
+    let mut sums = [[_mm512_setzero_ps(); 2]; N];
+    for start in (0..vector.len()).step_by(32) {
+        for part in 0..2 {
+            let start = (start + part * 16).min(vector.len());
+            let left = load_avx512(&vector[start..], 16);
+            for (sums, row) in sums.iter_mut().zip(rows) {
+                // SAFETY: the row is as long as the vector, says the caller.
+                let row = unsafe { std::slice::from_raw_parts(row.add(start), vector.len() - start) };
+                let right = load_avx512(row, 16);
+                let (left, right) = if IS_L2 {
+                    let difference = _mm512_sub_ps(left, right);
+                    (difference, difference)
+                } else {
+                    (left, right)
+                };
+                sums[part] = _mm512_fmadd_ps(left, right, sums[part]);
+            }
+        }
+    }
+    sums.map(|[even, odd]| _mm512_add_ps(even, odd))
+}
+
+/// Defines the kernels of two vectors and of one vector with rows.
+macro_rules! f32_avx512 {
+    ($one:ident, $rows:ident, $is_l2:literal) => {
+        #[target_feature(enable = "avx512f")]
+        fn $one(a: &[f32], b: &[f32]) -> f32 {
+            let length = a.len().min(b.len());
+            // SAFETY: the row has at least as many components as the vector.
+            let [sums] = unsafe { lanes_f32_avx512::<1, $is_l2>(&a[..length], [b.as_ptr()]) };
+            sum_avx512(sums)
+        }
+
+        /// # Safety
+        /// Each row has as many components as the vector.
+        #[target_feature(enable = "avx512f")]
+        pub(super) unsafe fn $rows(vector: &[f32], rows: &[*const f32], out: &mut [f32]) {
+            for (rows, out) in rows.chunks(ROWS).zip(out.chunks_mut(ROWS)) {
+                // SAFETY: the rows are as long as the vector, says the caller; a chunk is not empty.
+                let sums = sums_avx512(unsafe { lanes_f32_avx512::<ROWS, $is_l2>(vector, four(rows)) });
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum);
+            }
+        }
+    };
+}
+
+f32_avx512!(dot_f32_avx512, dot_f32_rows_avx512, false);
+f32_avx512!(l2_f32_avx512, l2_f32_rows_avx512, true);
 
 #[target_feature(enable = "avx512f")]
 fn cosine_f32_avx512(a: &[f32], b: &[f32]) -> Cosine {
@@ -219,25 +281,75 @@ fn load_i8_avx512(values: &[i8], count: usize) -> __m512i {
     unsafe { _mm512_maskz_loadu_epi8(mask, values.as_ptr()) }
 }
 
-/// VNNI multiplies unsigned by signed bytes. The first argument is shifted up by 128 (an exclusive or of
-/// the sign bit), and 128 times the second one's sum is taken off again; lanes beyond the end are zero in
-/// the second argument.
+/// VNNI multiplies unsigned by signed bytes. The rows are shifted up by 128 (an exclusive or of the sign bit),
+/// and 128 times the vector's sum is taken off again; lanes beyond the end are zero in the vector.
+///
+/// # Safety
+/// Each row has as many components as the vector.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn dots_i8_avx512<const N: usize>(vector: &[i8], rows: [*const i8; N]) -> [__m512i; N] {
+    let shift = _mm512_set1_epi8(-128);
+    let mut sums = [_mm512_setzero_si512(); N];
+    for start in (0..vector.len()).step_by(64) {
+        let left = load_i8_avx512(&vector[start..], 64);
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            // SAFETY: the row is as long as the vector, says the caller.
+            let row = unsafe { std::slice::from_raw_parts(row.add(start), vector.len() - start) };
+            *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_i8_avx512(row, 64), shift), left);
+        }
+    }
+    sums
+}
+
+/// 128 times the sum of the components, in 16 parts.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn shift_avx512(vector: &[i8]) -> __m512i {
+    let shift = _mm512_set1_epi8(-128);
+    let chunks = vector.chunks(64).map(|chunk| load_i8_avx512(chunk, 64));
+    chunks.fold(_mm512_setzero_si512(), |sum, chunk| _mm512_dpbusd_epi32(sum, shift, chunk))
+}
+
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn dot_i8_avx512(a: &[i8], b: &[i8]) -> i32 {
     let length = a.len().min(b.len());
-    let shift = _mm512_set1_epi8(-128);
-    let mut sums = [_mm512_setzero_si512(); 2];
-    let mut shifts = [_mm512_setzero_si512(); 2];
-    for start in (0..length).step_by(64) {
-        let count = length - start;
-        let (left, right) = (load_i8_avx512(&a[start..], count), load_i8_avx512(&b[start..], count));
-        let lane = (start / 64) % 2;
-        sums[lane] = _mm512_dpbusd_epi32(sums[lane], _mm512_xor_si512(left, shift), right);
-        shifts[lane] = _mm512_dpbusd_epi32(shifts[lane], shift, right);
+    // SAFETY: the row has at least as many components as the vector.
+    let [sum] = unsafe { dots_i8_avx512(&a[..length], [b.as_ptr()]) };
+    _mm512_reduce_add_epi32(_mm512_sub_epi32(sum, shift_avx512(&a[..length])))
+}
+
+/// Rows that are measured together: they share the loads of the vector and the sums of the lanes.
+const ROWS: usize = 4;
+
+/// Four rows from the beginning of `rows`, the last one repeated where there are fewer.
+#[inline]
+fn four<C>(rows: &[*const C]) -> [*const C; ROWS] {
+    let last = rows.len().saturating_sub(1);
+    std::array::from_fn(|index| rows.get(index.min(last)).copied().unwrap_or(std::ptr::null()))
+}
+
+/// # Safety
+/// Each row has as many components as the vector.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub(super) unsafe fn dot_i8_rows_avx512(vector: &[i8], rows: &[*const i8], out: &mut [i32]) {
+    let shift = _mm512_reduce_add_epi32(shift_avx512(vector));
+    for (rows, out) in rows.chunks(ROWS).zip(out.chunks_mut(ROWS)) {
+        // SAFETY: the rows are as long as the vector, says the caller; a chunk is not empty.
+        let sums = unsafe { dots_i8_avx512(vector, four(rows)) };
+        let [a, b, c, d] = sums.map(|sum| {
+            let half = _mm256_add_epi32(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
+            _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half))
+        });
+        let left = _mm_add_epi32(_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
+        let right = _mm_add_epi32(_mm_unpacklo_epi32(c, d), _mm_unpackhi_epi32(c, d));
+        let sums = _mm_add_epi32(_mm_unpacklo_epi64(left, right), _mm_unpackhi_epi64(left, right));
+        let mut four = [0i32; ROWS];
+        // SAFETY: the array has the register's size; the store has no alignment.
+        unsafe { _mm_storeu_si128(four.as_mut_ptr().cast(), _mm_sub_epi32(sums, _mm_set1_epi32(shift))) };
+        out.iter_mut().zip(four).for_each(|(out, dot)| *out = dot);
     }
-    let sum = _mm512_add_epi32(sums[0], sums[1]);
-    _mm512_reduce_add_epi32(_mm512_sub_epi32(sum, _mm512_add_epi32(shifts[0], shifts[1])))
 }
 
 #[inline]
@@ -265,7 +377,4 @@ rows!(dot_f32_rows_avx2, dot_f32_avx2, f32, f32, "avx2,fma");
 rows!(l2_f32_rows_avx2, l2_f32_avx2, f32, f32, "avx2,fma");
 rows!(dot_i8_rows_avx2, dot_i8_avx2, i8, i32, "avx2");
 rows!(hamming_rows_popcnt, hamming_popcnt, u64, u32, "popcnt");
-rows!(dot_f32_rows_avx512, dot_f32_avx512, f32, f32, "avx512f");
-rows!(l2_f32_rows_avx512, l2_f32_avx512, f32, f32, "avx512f");
-rows!(dot_i8_rows_avx512, dot_i8_avx512, i8, i32, "avx512f,avx512bw,avx512vnni");
 rows!(hamming_rows_avx512, hamming_avx512, u64, u32, "avx512f,avx512vpopcntdq");
