@@ -89,6 +89,8 @@ fn the_load_tester_has_a_test_for_each_family() {
             assert!(line.ends_with("rejected_calls=0,failed_calls=0"), "{line}");
         }
     }
+    ask_ok(&mut client, "FLUSHALL");
     load(&server, &["-n", "100", "-t", "json.set,json.get,ts.add,vadd,vsim", "-q"]);
-    assert_eq!(ask(&mut client, "VCARD myvectors").integer(), Some(5), "without -r a name of its own");
+    assert_eq!(ask(&mut client, "VDIM myvectors").integer(), Some(128));
+    assert_eq!(ask(&mut client, "VCARD myvectors").integer(), Some(1), "one name without -r");
 }

@@ -5,6 +5,8 @@
 //! separated by colons). Files of servers that are seldom at hand are recorded in `files/`; with
 //! `MARTLET_WRITE_FILES=1` the peers at hand record theirs again, before the files are read.
 
+mod modules;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
