@@ -11,6 +11,7 @@ mod scan;
 mod setslot;
 mod slot_import;
 mod slot_migration;
+mod slot_modules;
 mod slot_series;
 mod slot_tasks;
 mod strangers;
