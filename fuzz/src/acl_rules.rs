@@ -7,7 +7,7 @@ pub fn check(data: &[u8]) {
     let commands = martlet_command::FAMILIES.iter().flat_map(|family| family.iter());
     let table =
         Table::new(commands.map(|command| Listed { spec: &command.spec, parent: None, is_hidden: false }));
-    let rules = Rules { table: &table, all_channels: false, databases: 16 };
+    let rules = Rules { table: &table, all_channels: false };
     let Ok(users) = Users::from_text(data, "f", &rules) else { return };
     let text = users.to_text();
     let again = Users::from_text(&text, "f", &rules)
