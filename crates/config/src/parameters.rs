@@ -514,7 +514,8 @@ parameter_table! {
     /// Bytes that a bus link may queue; 0 sets no limit
     cluster_link_sendbuf_limit_bytes: u64 = 0 => "cluster-link-sendbuf-limit", Memory(0, ULONG_MAX), MODIFIABLE, Honoured;
     /// Address that the node announces to others
-    cluster_announce_ip: Option<String> = None => "cluster-announce-ip", TEXT, MODIFIABLE, Honoured;
+    cluster_announce_ip: Option<String> = None
+        => "cluster-announce-ip", Text(announced_address), MODIFIABLE, Honoured;
     /// IPv4 address that the node announces to clients
     cluster_announce_client_ipv4: Option<String> = None
         => "cluster-announce-client-ipv4", Text(ipv4), MODIFIABLE, Honoured;

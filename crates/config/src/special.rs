@@ -558,6 +558,16 @@ pub(super) fn hostname(text: &[u8]) -> Result<(), &'static str> {
         .ok_or("Hostnames may only contain alphanumeric characters, hyphens or dots")
 }
 
+/// Checks `cluster-announce-ip`, an address or a name, as Valkey does: a text that the cluster's configuration
+/// file can hold.
+pub(super) fn announced_address(text: &[u8]) -> Result<(), &'static str> {
+    let is_refused = |byte: &u8| *byte <= b',' || *byte == 0x7f || b";<=>?@[]^{|}~\\".contains(byte);
+    if text.len() >= martlet_cluster::text::ADDRESS_BYTES {
+        return Err("cluster-announce-ip is too long");
+    }
+    if text.iter().any(is_refused) { Err("cluster-announce-ip contains invalid character") } else { Ok(()) }
+}
+
 /// Checks `cluster-announce-human-nodename`: a text that a field of the cluster's configuration file can
 /// hold.
 pub(super) fn nodename(text: &[u8]) -> Result<(), &'static str> {

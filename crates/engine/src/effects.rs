@@ -113,8 +113,10 @@ pub struct Deletions {
     pub expiry: Deletion,
     /// Of evicted keys.
     pub eviction: Deletion,
-    /// Of keys that a command has removed by the way: nothing was left of them, or their time was past.
+    /// Of keys that a command has removed by the way: nothing was left of them.
     pub removal: Deletion,
+    /// A key that is given a time in the past counts as expired, as in Valkey, and not as deleted.
+    pub past_times_expire: bool,
 }
 
 impl Effects {

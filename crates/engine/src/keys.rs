@@ -609,6 +609,21 @@ impl Keys {
         self.after_expiry(key);
     }
 
+    /// Deletes a key that is given a time in the past. It is recorded as the deletion of an expired one.
+    pub fn delete_for_past_time(&mut self, key: &Key<'_>) {
+        if !self.delete(key) {
+            return;
+        }
+        if self.effects.deletions.past_times_expire {
+            self.counters.expired_keys.add(1);
+            self.changed(key, EventClass::EXPIRED, "expired");
+        } else {
+            self.changed(key, EventClass::GENERIC, "del");
+        }
+        let word = self.effects.deletions.expiry.command();
+        self.effects.replace(self.view.db, || [word, key.bytes]);
+    }
+
     fn after_expiry(&mut self, key: &Key<'_>) {
         self.counters.expired_keys.add(1);
         self.effects.event(EventClass::EXPIRED, "expired", self.view.db, key.bytes);

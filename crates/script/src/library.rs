@@ -16,6 +16,8 @@ use crate::stack::{Kind, Results, Stack};
 
 /// Why a library or a function may not have its name.
 pub const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+/// Valkey's error of a function's name.
+const BAD_FUNCTION_NAME: &str = "Function names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
 /// Whether a library or a function may have this name.
 pub fn is_name(name: &[u8]) -> bool {
@@ -63,7 +65,7 @@ fn register_function(stack: &mut Stack<'_>) -> Results {
         Err(refused) => return api::refuse(stack, refused),
     };
     if !is_name(&name) {
-        return api::refuse(stack, BAD_NAME);
+        return api::refuse(stack, if context.is_valkey.get() { BAD_FUNCTION_NAME } else { BAD_NAME });
     }
     let mut registered = context.registered.borrow_mut();
     let Some(registered) = registered.as_mut() else { return Ok(0) };

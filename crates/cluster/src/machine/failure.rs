@@ -141,14 +141,30 @@ impl Cluster {
         let reports = &mut self.table[key].reports;
         match reports.iter_mut().find(|(of, _)| *of == reporter) {
             Some((_, time)) => *time = now,
-            None => reports.push((reporter, now)),
+            None => {
+                reports.push((reporter, now));
+                self.log_report(key, reporter, "as not reachable");
+            }
         }
         self.fail_if_agreed(key);
     }
 
     /// A primary says that it reaches a node.
     pub(super) fn withdraw_report(&mut self, key: NodeKey, reporter: NodeKey) {
-        self.table[key].reports.retain(|(of, _)| *of != reporter);
+        let reports = &mut self.table[key].reports;
+        let before = reports.len();
+        reports.retain(|(of, _)| *of != reporter);
+        if reports.len() < before {
+            self.log_report(key, reporter, "is back online");
+        }
+    }
+
+    /// What one node says of another, in Redis' words.
+    fn log_report(&mut self, key: NodeKey, reporter: NodeKey, what: &str) {
+        let shown =
+            |key: NodeKey| format!("{} ({})", self.table[key].id, self.table[key].announced.node_name);
+        let text = format!("Node {} reported node {} {what}.", shown(reporter), shown(key));
+        self.log(text);
     }
 
     /// Forgets reports that are too old.

@@ -8,7 +8,6 @@ use martlet_keyspace::{ExpiryChange, Key, StrValue};
 use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, command};
 
 use super::UPDATES;
-use super::delete_expired_now;
 use super::value::{Expiry, expires_relatively};
 use crate::Handler;
 use crate::context::Context;
@@ -246,7 +245,7 @@ impl Change {
         let expires = ctx.keys.expiry_ms(key).is_some();
         let at_ms = self.at_ms.filter(|_| !(self.only_without_expiry && expires));
         if at_ms.is_some_and(|at_ms| ctx.keys.deletes_at_once(at_ms)) {
-            delete_expired_now(ctx.keys, key);
+            ctx.keys.delete_for_past_time(key);
             return;
         }
         let expiry = match at_ms {

@@ -8,7 +8,7 @@ use martlet_keyspace::{Entry, StrValue};
 use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{READS, delete_expired_now};
+use super::{READS, delete_as_asked};
 use crate::Handler;
 use crate::context::Context;
 
@@ -166,7 +166,7 @@ fn delex(ctx: &mut Context<'_>) -> Outcome {
             return Ok(());
         }
     }
-    delete_expired_now(ctx.keys, &key);
+    delete_as_asked(ctx.keys, &key);
     ctx.reply.int(1);
     Ok(())
 }
@@ -190,7 +190,7 @@ fn delifeq(ctx: &mut Context<'_>) -> Outcome {
         None => false,
     };
     if is_equal {
-        delete_expired_now(ctx.keys, &key);
+        delete_as_asked(ctx.keys, &key);
     }
     ctx.reply.int(i64::from(is_equal));
     Ok(())

@@ -9,7 +9,6 @@ use martlet_spec::{
 };
 
 use super::condition::Condition;
-use super::delete_expired_now;
 use super::value::NewExpiry;
 use super::write_str;
 use crate::Handler;
@@ -183,7 +182,7 @@ fn msetex(ctx: &mut Context<'_>) -> Outcome {
     if ctx.keys.deletes_at_once(at_ms) {
         for index in pairs.step_by(2) {
             let key = ctx.key(index);
-            delete_expired_now(ctx.keys, &key);
+            ctx.keys.delete_for_past_time(&key);
         }
         return Ok(());
     }

@@ -3,7 +3,7 @@
 
 use martlet_base::limits::SHARED_REPLY_MIN_BYTES;
 use martlet_base::number::NumberBuffer;
-use martlet_engine::{EventClass, Keys, WrongType};
+use martlet_engine::{Deletion, EventClass, Keys, WrongType};
 use martlet_keyspace::{Entry, Key, StrValue};
 use martlet_protocol::reply::Reply;
 use martlet_spec::{Acl, Command, Flags, Group, KeyFlags, KeyPart, Outcome, command};
@@ -23,12 +23,11 @@ mod value;
 
 pub(crate) use value::{expire_at, expires_relatively_around};
 
-/// Deletes a key that was given a time in the past.
-pub(crate) fn delete_expired_now(keys: &mut Keys, key: &Key<'_>) {
+/// Deletes a key on request; that is recorded as DEL, whatever the settings for deletions by the way.
+pub(crate) fn delete_as_asked(keys: &mut Keys, key: &Key<'_>) {
     if keys.delete(key) {
         keys.changed(key, EventClass::GENERIC, "del");
-        let word = keys.effects.deletions.removal.command();
-        keys.effects.replace(keys.db(), || [word, key.bytes]);
+        keys.effects.replace(keys.db(), || [Deletion::Del.command(), key.bytes]);
     }
 }
 

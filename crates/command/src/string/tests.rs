@@ -1,5 +1,6 @@
 //! Replies, effects and events of the string commands.
 
+use martlet_engine::{Deletion, Deletions};
 use proptest::prelude::*;
 
 use crate::testing::{Fixture, START_MS};
@@ -352,6 +353,45 @@ fn conditional_deletions() {
     }
     t.run("RPUSH l a");
     assert!(t.run("DELIFEQ l a").starts_with("-WRONGTYPE"));
+}
+
+/// What a client deletes is recorded as DEL whatever the settings; what gets a time in the past as what expires.
+#[test]
+fn deletions_are_recorded_by_their_cause() {
+    let lazy = |expiry, removal, past_times_expire| Deletions {
+        expiry: Deletion::new(expiry),
+        removal: Deletion::new(removal),
+        past_times_expire,
+        ..Deletions::default()
+    };
+    for (deletions, past) in [
+        (lazy(false, true, false), "DEL"),
+        (lazy(true, false, false), "UNLINK"),
+        (lazy(true, true, true), "UNLINK"),
+    ] {
+        let mut t = Fixture::new();
+        t.keys.effects.deletions = deletions;
+        for request in ["GETDEL k", "DELEX k", "DELEX k IFEQ 1", "DELIFEQ k 1"] {
+            t.run("SET k 1");
+            t.run(request);
+            assert_eq!((t.effects(), t.events()), (&["DEL k".to_owned()][..], &["del k".to_owned()][..]));
+        }
+        let event = if deletions.past_times_expire { "expired k" } else { "del k" };
+        for request in
+            ["EXPIRE k -1", "GETEX k PXAT 1", "SET k v EXAT 1", "MSETEX 1 k v PXAT 1", "INCREX k PXAT 1"]
+        {
+            t.run("SET k 1");
+            let before = t.keys.counters().expired_keys.get();
+            t.run(request);
+            assert_eq!(
+                (t.effects(), t.events()),
+                (&[format!("{past} k")][..], &[event.to_owned()][..]),
+                "{request}"
+            );
+            let expired = t.keys.counters().expired_keys.get() - before;
+            assert_eq!(expired, u64::from(deletions.past_times_expire), "{request}");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use martlet_protocol::request::Args;
 use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, KeyFlags, KeyPart, Outcome, command};
 
 use super::condition::Condition;
-use super::{UPDATES, delete_expired_now};
+use super::{UPDATES, delete_as_asked};
 use crate::Handler;
 use crate::context::Context;
 
@@ -239,7 +239,7 @@ fn get_old(ctx: &mut Context<'_>, key: &Key<'_>) -> Outcome {
 /// old value is removed.
 fn set_until(ctx: &mut Context<'_>, key: &Key<'_>, index: usize, at_ms: i64) {
     if ctx.keys.deletes_at_once(at_ms) {
-        delete_expired_now(ctx.keys, key);
+        ctx.keys.delete_for_past_time(key);
         return;
     }
     ctx.set_str(key, index, ExpiryChange::At(at_ms));
@@ -332,7 +332,7 @@ pub(super) static GETDEL: Command<Handler> = command("getdel", 2, getdel as Hand
 fn getdel(ctx: &mut Context<'_>) -> Outcome {
     let key = ctx.key(1);
     get_old(ctx, &key)?;
-    delete_expired_now(ctx.keys, &key);
+    delete_as_asked(ctx.keys, &key);
     Ok(())
 }
 
@@ -383,7 +383,7 @@ fn getex(ctx: &mut Context<'_>) -> Outcome {
 /// Gives a key that is there a time at which it expires; one in the past deletes it.
 pub(crate) fn expire_at(keys: &mut Keys, key: &Key<'_>, at_ms: i64) {
     if keys.deletes_at_once(at_ms) {
-        delete_expired_now(keys, key);
+        keys.delete_for_past_time(key);
         return;
     }
     keys.set_expiry(key, Some(at_ms));

@@ -148,6 +148,12 @@ const REFUSED: &[(&str, usize, &str, &str)] = &[
         "Hostnames may only contain alphanumeric characters, hyphens or dots",
     ),
     (
+        "cluster-announce-ip \"10.0.0.1 x\"\n",
+        1,
+        "cluster-announce-ip \"10.0.0.1 x\"",
+        "cluster-announce-ip contains invalid character",
+    ),
+    (
         "repl-backlog-size 0\n",
         1,
         "repl-backlog-size 0",

@@ -62,9 +62,10 @@ fn other_value(parameter: &Parameter) -> String {
             "ts-compaction-policy" => "max:1M:1h;avg:10s:0d:500m".into(),
             "ts-ignore-max-val-diff" => "0.500000".into(),
             "appendfilename" | "appenddirname" | "dbfilename" => "other name.x".into(),
-            "cluster-announce-hostname" | "cluster-announce-human-nodename" | "availability-zone" => {
-                "host-1.example".into()
-            }
+            "cluster-announce-hostname"
+            | "cluster-announce-human-nodename"
+            | "cluster-announce-ip"
+            | "availability-zone" => "host-1.example".into(),
             _ => "a b\"c\\d\té".into(),
         },
         Kind::Directory => "/".into(),

@@ -90,7 +90,7 @@ pub fn run(stack: &mut Stack<'_>, words: &[Vec<u8>]) -> Result<Next, Raise> {
         eval(stack, &rest.join(&b' '));
         // The evaluated code may have run into the script's end.
         api::raise_if_ended(stack)?;
-    } else if is("r", "redis") && !rest.is_empty() {
+    } else if (is("r", "redis") || name.eq_ignore_ascii_case(b"server")) && !rest.is_empty() {
         call(stack, rest);
         api::raise_if_ended(stack)?;
     } else if is("p", "print") {
@@ -105,7 +105,8 @@ pub fn run(stack: &mut Stack<'_>, words: &[Vec<u8>]) -> Result<Next, Raise> {
     } else if is("w", "whole") {
         with(stack, |debugger| list(debugger, 1, 1_000_000));
     } else {
-        let text = "<error> Unknown Redis Lua debugger command or wrong number of arguments.";
+        let product = if Context::of(stack).is_valkey.get() { "" } else { "Redis Lua " };
+        let text = format!("<error> Unknown {product}debugger command or wrong number of arguments.");
         with(stack, |debugger| debugger.say(text));
     }
     Ok(Next::Stay)

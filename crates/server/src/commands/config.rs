@@ -1,7 +1,8 @@
 //! CONFIG: GET, SET, REWRITE, RESETSTAT, HELP.
 
-use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
+use std::sync::atomic::Ordering;
 
+use martlet_command::{Error, Flags, Group, Outcome, Tip, command, container};
 use martlet_engine::Outside;
 use martlet_persistence::aof::PendingFlush;
 use martlet_protocol::request::Args;
@@ -37,7 +38,10 @@ static GET: ServerCommand = command("config|get", -3, get as ServerHandler)
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let patterns: Vec<&[u8]> = (2..call.argc()).map(|index| call.arg(index)).collect();
-    let found = call.worker.shared.config.get(&patterns);
+    let mut found = call.worker.shared.config.get(&patterns);
+    if call.worker.presentation().is_valkey() {
+        found.sort();
+    }
     call.reply.map(found.len());
     for (name, value) in &found {
         call.reply.bulk(name);
@@ -151,6 +155,8 @@ fn resetstat(call: &mut Call<'_>) -> Outcome {
     shared.threads.iter().for_each(|thread| thread.reset());
     shared.engine.counters.iter().for_each(|counters| counters.reset());
     shared.engine.lazy_free.reset_freed();
+    shared.scripts.evicted.store(0, Ordering::Relaxed);
+    shared.persistence.load.failed_commands.store(0, Ordering::Relaxed);
     if let Some(node) = shared.cluster() {
         node.usage.reset_all();
     }

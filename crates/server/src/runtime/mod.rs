@@ -247,6 +247,7 @@ impl Worker {
             expiry: Deletion::new(config.lazyfree_lazy_expire),
             eviction: Deletion::new(config.lazyfree_lazy_eviction),
             removal: Deletion::new(config.lazyfree_lazy_server_del),
+            past_times_expire: self.presentation().is_valkey(),
         };
         let (is_replica, imports) = (config.replicaof.0.is_some(), config.import_mode);
         self.base_view.expired = if is_replica || imports { Expired::Keep } else { Expired::Hide };

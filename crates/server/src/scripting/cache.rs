@@ -65,6 +65,9 @@ pub struct Script {
     is_gone: AtomicBool,
     /// Unix milliseconds.
     used_ms: AtomicI64,
+    /// Which one in the cache it is, counted from the first: of those used last in one millisecond, the earlier
+    /// one leaves.
+    arrival: AtomicU64,
 }
 
 impl Script {
@@ -82,6 +85,7 @@ impl Script {
             is_loaded: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             used_ms: AtomicI64::new(now_ms),
+            arrival: AtomicU64::new(0),
         })
     }
 
@@ -197,6 +201,8 @@ pub enum NotKilled {
 struct Scripts {
     by_digest: HashMap<Digest, Arc<Script>>,
     bytes: usize,
+    /// Scripts that have ever been added.
+    arrivals: u64,
 }
 
 impl Scripts {
@@ -213,7 +219,10 @@ impl Scripts {
         if of_eval.clone().count() < EVAL_SCRIPTS_MAX {
             return false;
         }
-        let oldest = of_eval.min_by_key(|(_, script)| script.used_ms.load(Ordering::Relaxed));
+        let last_use = |script: &Script| {
+            (script.used_ms.load(Ordering::Relaxed), script.arrival.load(Ordering::Relaxed))
+        };
+        let oldest = of_eval.min_by_key(|(_, script)| last_use(script));
         let Some(digest) = oldest.map(|(digest, _)| *digest) else { return false };
         self.remove(&digest);
         true
@@ -313,6 +322,8 @@ impl ScriptCache {
                 self.evicted.fetch_add(1, Ordering::Relaxed);
             }
             scripts.bytes += script.bytes();
+            scripts.arrivals += 1;
+            script.arrival.store(scripts.arrivals, Ordering::Relaxed);
             scripts.by_digest.insert(digest, script.clone());
             script
         });
@@ -396,6 +407,21 @@ mod tests {
         let mut oldest = [1; 20];
         oldest[..8].copy_from_slice(&0i64.to_le_bytes());
         assert!(cache.find(&oldest).is_none() && cache.find(&loaded).is_some());
+        // All were used in one millisecond: they leave in their order.
+        let cache = ScriptCache::new(1);
+        let digest_of = |number: usize| {
+            let mut digest = [1; 20];
+            digest[..8].copy_from_slice(&number.to_le_bytes());
+            digest
+        };
+        for number in 0..2 * EVAL_SCRIPTS_MAX {
+            let digest = digest_of(number);
+            cache.add(digest, Arc::new(Script::new(&digest, b"return 1", 1).unwrap()), false);
+        }
+        let stays = |number: usize| cache.find(&digest_of(number)).is_some();
+        assert!((0..2 * EVAL_SCRIPTS_MAX).all(|number| stays(number) == (number >= EVAL_SCRIPTS_MAX)));
+        let (loaded, first) = script(0, 0);
+        cache.add(loaded, first, true);
         let held = cache.find(&loaded).unwrap();
         let before = cache.generation();
         cache.flush();

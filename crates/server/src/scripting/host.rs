@@ -67,6 +67,15 @@ impl ScriptHost<'_> {
         self.worker.routes.as_ref().and_then(|_| slot_of_keys(entry, &self.request))
     }
 
+    /// The error of a script that has been killed.
+    fn killed_text(&self) -> &'static str {
+        match (self.worker.presentation().is_valkey(), self.engine) {
+            (false, _) => super::KILLED_TEXT,
+            (true, Engine::Eval) => "Script killed by user with SCRIPT KILL.",
+            (true, Engine::Functions) => "Script killed by user with FUNCTION KILL.",
+        }
+    }
+
     /// Whether the script's keys may be of several slots.
     pub fn may_cross_slots(&self) -> bool {
         self.flags.has(ScriptFlags::ALLOW_CROSS_SLOT_KEYS) || self.flags.has(ScriptFlags::COMPATIBLE)
@@ -209,7 +218,7 @@ impl Host for ScriptHost<'_> {
         };
         if entry.spec.flags.has(Flags::WRITE) && !self.running().write() {
             // It has just been killed, and must not begin to write.
-            reply.error(super::KILLED);
+            reply.error(format!("ERR {}", self.killed_text()));
             return Called::Refused;
         }
         let (worker, connection) = (&mut *self.worker, &mut *self.connection);
@@ -233,7 +242,7 @@ impl Host for ScriptHost<'_> {
         let shared = self.worker.shared;
         let is_ending = shared.scripts.is_ending.load(Ordering::Relaxed);
         if self.running().is_killed() || is_ending || shared.stopping.load(Ordering::Relaxed) {
-            Verdict::Kill(super::KILLED_TEXT)
+            Verdict::Kill(self.killed_text())
         } else {
             Verdict::Continue
         }

@@ -35,7 +35,6 @@ use host::{Missing, ScriptHost};
 
 /// The error of a script that is killed.
 pub(crate) const KILLED_TEXT: &str = "Script killed by user with SCRIPT KILL...";
-const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
 /// A script that was abandoned this often runs alone.
 const ATTEMPTS_MAX: u32 = 3;

@@ -218,18 +218,23 @@ pub(super) fn listed(call: &Call<'_>) -> Result<Vec<Arc<ClientInfo>>, Error> {
     let mut rest = call.rest(2);
     loop {
         if rest.option("id", 1) {
-            let named = named.insert(Vec::new());
+            // In Redis the last of several lists counts.
+            let is_valkey = call.worker.presentation().is_valkey();
+            let named = if is_valkey { named.get_or_insert_default() } else { named.insert(Vec::new()) };
+            let before = named.len();
             while let Some(id) = rest.peek().and_then(parse_i64) {
-                if id < 1 && call.worker.presentation().is_valkey() {
+                if id < 1 && is_valkey {
                     return Err(Error::Fixed(INVALID_ID));
                 }
                 named.push(id);
                 rest.skip(1);
             }
             // Ids come last, or one of the options follows.
-            if named.is_empty() || !filter.parse(call, &mut rest)? && !rest.is_at("not-id") && rest.left() > 0
-            {
-                let is_valkey = call.worker.presentation().is_valkey();
+            let is_last_or_followed = rest.left() == 0
+                || rest.is_at("not-id")
+                || is_valkey && rest.is_at("id")
+                || filter.parse(call, &mut rest)?;
+            if named.len() == before || !is_last_or_followed {
                 return Err(if is_valkey { Error::Syntax } else { Error::Fixed("ERR Invalid client ID") });
             }
         } else if rest.option("not-id", 1) {
