@@ -15,6 +15,7 @@ pub mod hash;
 pub mod hyperloglog;
 pub mod json;
 pub mod list;
+pub mod path_hash;
 pub mod run;
 pub mod set;
 pub mod sketch;
@@ -55,6 +56,7 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     hyperloglog::COMMANDS,
     json::COMMANDS,
     list::COMMANDS,
+    path_hash::COMMANDS,
     set::COMMANDS,
     sketch::COMMANDS,
     sort::COMMANDS,

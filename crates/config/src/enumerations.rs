@@ -337,8 +337,10 @@ enumerations! {
         V16 = "16",
         /// Redis 8.12's.
         V17 = "17",
-        /// Valkey 9's.
+        /// Valkey 9.0's.
         Valkey80 = "80",
+        /// Valkey 9.2's.
+        Valkey81 = "81",
     }
     /// How the I/O threads talk to the kernel.
     IoBackend {
@@ -426,6 +428,7 @@ impl RdbVersion {
             RdbVersion::V16 => Some(16),
             RdbVersion::V17 => Some(17),
             RdbVersion::Valkey80 => Some(80),
+            RdbVersion::Valkey81 => Some(81),
         }
     }
 }

@@ -359,8 +359,8 @@ parameter_table! {
     rdb_version_check: RdbVersionCheck = RdbVersionCheck::Strict
         => "rdb-version-check", RdbVersionCheck::KIND, MODIFIABLE, Honoured;
     /// Version of the RDB format that is written; `lowest` is 10, or 12 if fields of hashes expire, 13 or 14
-    /// with what streams have since Redis 8.6 and 8.8, 14 with arrays, 17 if members of sets expire; 80 is
-    /// Valkey 9's
+    /// with what streams have since Redis 8.6 and 8.8, 14 with arrays, 17 if members of sets expire, 81
+    /// with path hashes; 80 is Valkey 9.0's, 81 that of 9.2
     rdb_version: RdbVersion = RdbVersion::Lowest => "rdb-version", RdbVersion::KIND, MODIFIABLE, Honoured;
     /// Refuse writes after a failed background save
     stop_writes_on_bgsave_error: bool = true => "stop-writes-on-bgsave-error", YesNo, MODIFIABLE, Honoured;

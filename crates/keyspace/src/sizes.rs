@@ -11,7 +11,7 @@ use crate::view::Entry;
 /// Size classes: 0, then from 2^(i-1) up to the next power of two; no memory holds more than the last.
 pub const SIZE_BINS: usize = 48;
 /// Numbers of types, one of which does not occur here (rate limits).
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// Number of keys by type and size; INFO's `keysizes`. Types of which there has been no key take no room: of
 /// each database there is one of these per shard.

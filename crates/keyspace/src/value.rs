@@ -10,8 +10,8 @@ use triomphe::Arc;
 
 use crate::module::{ModuleObject, ModuleValue};
 use crate::version::{
-    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_RELEASED, VERSION_STREAMS,
-    VERSION_TIMED, VERSION_TIMED_MEMBERS,
+    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_PATH_HASHES,
+    VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS,
 };
 
 /// Bytes that an entry reserves for an object; each object type fits.
@@ -94,7 +94,8 @@ pub trait Object: Sized {
     }
     /// Records which facts the index has of it: those of now, or none.
     fn record_facts(&mut self, _facts: Option<Facts>) {}
-    /// Number of elements; a collection without any does not stay in the keyspace, unless it is a stream.
+    /// Number of elements; a collection without any does not stay in the keyspace, unless it is a stream or
+    /// a path hash.
     fn element_count(&self) -> usize;
     /// What OBJECT ENCODING answers.
     fn encoding(&self) -> &'static str;
@@ -349,6 +350,7 @@ objects! {
     Module = 5, ModuleValue, "module";
     Stream = 6, martlet_types::stream::Stream, "stream";
     Array = 8, martlet_types::array::Array, "array";
+    PathHash = 9, martlet_types::path_hash::PathHash, "pathhash";
 }
 
 macro_rules! collections {
@@ -452,6 +454,14 @@ collections! {
     Array, martlet_types::array::Array {
         fn lowest_version(&self) -> u16 {
             VERSION_ARRAYS
+        }
+    };
+    PathHash, martlet_types::path_hash::PathHash {
+        fn free_effort(&self) -> usize {
+            self.free_effort()
+        }
+        fn lowest_version(&self) -> u16 {
+            VERSION_PATH_HASHES
         }
     };
 }

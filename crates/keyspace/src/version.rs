@@ -20,3 +20,5 @@ pub const VERSION_TIMED_MEMBERS: u16 = 17;
 pub const VERSION_REDIS_LAST: u16 = 79;
 /// Of Valkey 9, which reads none from [`VERSION_TIMED`] on but this.
 pub const VERSION_VALKEY: u16 = 80;
+/// The first with path hashes: Valkey 9.2's.
+pub const VERSION_PATH_HASHES: u16 = 81;

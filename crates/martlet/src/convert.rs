@@ -14,22 +14,23 @@ use martlet_keyspace::Value;
 use martlet_values::file::{Access, FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_values::payload::VERSION_MIN;
 use martlet_values::{
-    Error, Export, Form, Limits, VERSION_NEWEST, VERSION_OLDEST, VERSION_TIMED, VERSION_VALKEY, export,
-    requirement,
+    Error, Export, Form, Limits, Requirement, VERSION_NEWEST, VERSION_OLDEST, VERSION_PATH_HASHES,
+    VERSION_VALKEY, export, lowest_version, requirement,
 };
 
 const USAGE: &str = "\
 Usage: martlet convert IN OUT [--rdb-version N | --json-lines]
 
 Reads the RDB file IN, of any version that is known, and writes OUT:
-  --rdb-version N  an RDB file of version N, 6 to 17, or 80, which is Valkey 9's; without
-                   it the lowest from 10 on that holds the data
+  --rdb-version N  an RDB file of version N, 6 to 17, or 80 or 81, which are Valkey 9.0's and
+                   9.2's; without it the lowest from 10 on that holds the data
   --json-lines     a line of JSON for each key; OUT may be - for the standard output:
                    {\"db\":0,\"key\":KEY,\"type\":\"hash\",\"expiry_ms\":null,\"value\":VALUE}
                    string: TEXT; list, set: [TEXT, ...], of a set [TEXT, ms] for a member that
                    expires; zset: [[TEXT, score], ...];
                    hash: [[TEXT, TEXT], ...] with the expiry time third if a field has one;
-                   stream: [[id, TEXT, TEXT, ...], ...], entries alone.
+                   stream: [[id, TEXT, TEXT, ...], ...], entries alone;
+                   pathhash: [[PATH, [[TEXT, TEXT], ...]], ...].
                    A TEXT that is no UTF-8 is {\"hex\":\"...\"}; an infinite score is \"inf\" or \"-inf\";
                    \"idle_s\" or \"frequency\" are there if the file has them.
 ";
@@ -49,9 +50,22 @@ struct Found {
     aux: Vec<(String, String)>,
     /// Keys and expiring keys of each database.
     totals: BTreeMap<u64, (u64, u64)>,
-    /// The lowest version that holds the data, and the data that needs it.
-    version: u16,
-    needs: String,
+    /// What not every version holds, with a key that needs it.
+    required: Vec<(&'static Requirement, String)>,
+    has_libraries: bool,
+}
+
+impl Found {
+    /// What that version cannot hold, and the lowest one that can.
+    fn lacking_in(&self, version: u16) -> Option<(String, u16)> {
+        let of_values = self.required.iter().filter(|(requirement, _)| !requirement.is_met_by(version));
+        let highest = of_values.max_by_key(|(requirement, _)| requirement.version);
+        let of_values = highest.map(|(requirement, key)| {
+            (format!("{}, such as '{key}'", requirement.values), requirement.version)
+        });
+        let of_libraries = self.has_libraries && version < VERSION_MIN;
+        of_values.or_else(|| of_libraries.then(|| ("libraries of functions".into(), VERSION_MIN)))
+    }
 }
 
 /// Runs the tool with the arguments behind its name. Returns the exit status: 0 for a file that was
@@ -83,7 +97,8 @@ fn parse(arguments: &[OsString]) -> Option<Task> {
             Some("--rdb-version") => {
                 let number = arguments.next()?.to_str()?.parse().ok()?;
                 let is_known = |number: &u16| {
-                    (VERSION_OLDEST..=VERSION_NEWEST).contains(number) || *number == VERSION_VALKEY
+                    (VERSION_OLDEST..=VERSION_NEWEST).contains(number)
+                        || [VERSION_VALKEY, VERSION_PATH_HASHES].contains(number)
                 };
                 version = Some(number).filter(is_known);
                 version?;
@@ -107,13 +122,10 @@ fn read(path: &Path, found: impl FnMut(Item, u64) -> Result<(), Error>) -> Resul
 
 fn convert(task: &Task) -> Result<(), String> {
     let found = look_through(&task.input)?;
-    // Valkey's is the form of Redis 7.2 with fields that expire.
-    let holds = |version| if version == VERSION_VALKEY { VERSION_TIMED } else { version };
-    if let Some(version) = task.version.filter(|&version| holds(version) < found.version) {
-        return Err(format!(
-            "version {version} cannot hold {}: that takes version {}",
-            found.needs, found.version
-        ));
+    if let Some(version) = task.version
+        && let Some((needs, least)) = found.lacking_in(version)
+    {
+        return Err(format!("version {version} cannot hold {needs}: that takes version {least}"));
     }
     let shown = task.output.display();
     let failed = |error: io::Error| format!("cannot write {shown}: {error}");
@@ -140,18 +152,14 @@ fn convert(task: &Task) -> Result<(), String> {
 }
 
 fn look_through(input: &Path) -> Result<Found, String> {
-    let mut found = Found { version: VERSION_OLDEST, ..Found::default() };
+    let mut found = Found::default();
     read(input, |item, _| {
         match item {
             Item::Aux { name, text } => {
                 let [name, text] = [name, text].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
                 found.aux.push((name, text));
             }
-            Item::Library(_) => {
-                if VERSION_MIN > found.version {
-                    (found.version, found.needs) = (VERSION_MIN, "libraries of functions".into());
-                }
-            }
+            Item::Library(_) => found.has_libraries = true,
             // The converted file has all keys of its source.
             Item::SlotImport(_) => {}
             Item::ModuleAux { name } => {
@@ -162,11 +170,9 @@ fn look_through(input: &Path) -> Result<Found, String> {
                 total.0 += 1;
                 total.1 += u64::from(record.expiry_ms.is_some());
                 if let Some(requirement) = requirement(record.value.view())
-                    && requirement.version > found.version
+                    && found.required.iter().all(|(known, _)| *known != requirement)
                 {
-                    let key = String::from_utf8_lossy(&record.key);
-                    (found.version, found.needs) =
-                        (requirement.version, format!("{}, such as '{key}'", requirement.values));
+                    found.required.push((requirement, String::from_utf8_lossy(&record.key).into_owned()));
                 }
             }
         }
@@ -177,7 +183,8 @@ fn look_through(input: &Path) -> Result<Found, String> {
 
 /// Writes the RDB file; the outer error is the input's.
 fn write_rdb(task: &Task, found: &Found, file: &File) -> Result<io::Result<()>, String> {
-    let version = task.version.unwrap_or(found.version.max(VERSION_MIN));
+    let required = found.required.iter().map(|(requirement, _)| *requirement);
+    let version = task.version.unwrap_or_else(|| lowest_version(VERSION_MIN, required));
     let aux: Vec<(&str, &str)> =
         found.aux.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let mut writer = FileWriter::new(file, Form { version, compress: true }, &aux, true);

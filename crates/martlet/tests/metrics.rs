@@ -333,7 +333,7 @@ fn a_key_is_found_by_its_name() {
     assert_eq!(key["rows"].to_string(), r#"[["\"f\\xfe\"","v"]]"#);
     let page = watched.get("/").body;
     assert!(
-        page.contains(r#"["string","list","set","hash","zset","stream","array","ReJSON-RL","#)
+        page.contains(r#"["string","list","set","hash","zset","stream","array","pathhash","ReJSON-RL","#)
             && !page.contains("{{")
     );
 }

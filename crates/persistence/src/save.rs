@@ -14,7 +14,7 @@ use martlet_engine::{Keys, Outside, SavedKeys, SavedValue, Walk};
 use martlet_journal::{Follower, Position};
 use martlet_values::file::chunks::{CHUNK_BYTES, ChunkWriter};
 use martlet_values::file::{FileWriter, Record, SlotImport};
-use martlet_values::payload::VERSION_MIN;
+use martlet_values::payload::{VERSION_MIN, VERSION_VALKEY_MAX};
 use martlet_values::{Readable, Requirement, VERSION_NEWEST, VERSION_VALKEY, descriptor};
 
 use crate::file::{NewFile, OPEN_SLOTS};
@@ -71,7 +71,7 @@ impl Totals {
 /// The lowest version of the format that holds the data, from Redis 7.0's on.
 fn lowest_version(totals: &[Totals]) -> u16 {
     let required = totals.iter().flat_map(|total| &total.required);
-    required.map(|(requirement, _)| requirement.version).fold(VERSION_MIN, u16::max)
+    martlet_values::lowest_version(VERSION_MIN, required.map(|(requirement, _)| *requirement))
 }
 
 /// The version of the format to be written: the one that is asked for, or the lowest.
@@ -99,7 +99,10 @@ fn version(settings: &Settings, totals: &[Totals], has_libraries: bool) -> Resul
             let versions = match (requirement.version, requirement.in_valkey) {
                 (VERSION_NEWEST, false) => format!("{VERSION_NEWEST}"),
                 (version, false) => format!("from {version} to {VERSION_NEWEST}"),
-                (version, true) => format!("from {version} to {VERSION_NEWEST} and {VERSION_VALKEY}"),
+                (version @ VERSION_VALKEY.., _) => format!("from {version} on"),
+                (version, true) => {
+                    format!("from {version} to {VERSION_NEWEST} and from {VERSION_VALKEY} on")
+                }
             };
             refused(format!("database {db} has {}", requirement.values), versions)
         }
@@ -121,11 +124,12 @@ fn version_for(
     let lowest = lowest_version(totals);
     let asked = version(settings, totals, has_libraries).ok();
     let required = || totals.iter().flat_map(|total| &total.required).map(|(requirement, _)| *requirement);
-    let valkeys =
-        required().all(|requirement| requirement.is_met_by(VERSION_VALKEY)).then_some(VERSION_VALKEY);
-    let mut versions = [asked, Some(lowest), valkeys].into_iter().flatten();
+    let holds_all = |version: &u16| required().all(|requirement| requirement.is_met_by(*version));
+    let valkeys = [VERSION_VALKEY, VERSION_VALKEY_MAX].into_iter().filter(holds_all);
+    let mut versions = [asked, Some(lowest)].into_iter().flatten().chain(valkeys);
     versions.find(|version| readable.reads(*version)).ok_or_else(|| {
-        let highest = required().max_by_key(|requirement| requirement.version);
+        let is_held = |requirement: &&Requirement| requirement.is_read_by(readable);
+        let highest = required().max_by_key(|requirement| (!is_held(requirement), requirement.version));
         let values = highest.map_or("values", |requirement| requirement.values);
         format!("it reads RDB versions {}, and none of them holds {values}", readable.name())
     })

@@ -141,6 +141,18 @@ pub static ARRAY: TypeView = TypeView {
     is_always_listed: false,
 };
 
+/// Path hashes; their paths are read.
+pub static PATH_HASH: TypeView = TypeView {
+    name: "pathhash",
+    length: Some(Length { command: "PHCARD", unit: "paths" }),
+    beginning: Some(Beginning {
+        command: "PHSCAN",
+        arguments: &["0", "COUNT", "100"],
+        form: Form::Scan(&["path"]),
+    }),
+    is_always_listed: false,
+};
+
 /// JSON documents. No command measures one whatever its root is.
 pub static JSON: TypeView = TypeView {
     name: "ReJSON-RL",
@@ -219,6 +231,7 @@ pub static DATA_TYPES: &[&TypeView] = &[
     &ZSET,
     &STREAM,
     &ARRAY,
+    &PATH_HASH,
     &JSON,
     &BLOOM,
     &CUCKOO,

@@ -34,6 +34,8 @@ pub enum Group {
     List,
     /// `module`, and which one
     Module(&'static Module),
+    /// `pathhash`
+    PathHash,
     /// `pubsub`
     Pubsub,
     /// `scripting`
@@ -66,6 +68,7 @@ impl Group {
             Group::Hyperloglog => "hyperloglog",
             Group::List => "list",
             Group::Module(_) => "module",
+            Group::PathHash => "pathhash",
             Group::Pubsub => "pubsub",
             Group::Scripting => "scripting",
             Group::Server => "server",

@@ -30,6 +30,8 @@ impl EventClass {
     pub const STREAM: EventClass = EventClass(1 << 10);
     /// `a`: arrays.
     pub const ARRAY: EventClass = EventClass(1 << 21);
+    /// `p`: path hashes.
+    pub const PATH_HASH: EventClass = EventClass(1 << 22);
     /// `m`: reads of keys that are not there; not part of `A`.
     pub const MISSED: EventClass = EventClass(1 << 11);
     /// `d`: types of modules.
@@ -66,11 +68,12 @@ impl EventClass {
             | Self::EVICTED.0
             | Self::STREAM.0
             | Self::MODULE.0
-            | Self::ARRAY.0,
+            | Self::ARRAY.0
+            | Self::PATH_HASH.0,
     );
 
     /// The letters of classes, in the order in which they are shown, unless `A` is shown for all of them.
-    pub const CLASSES: [(u8, EventClass); 14] = [
+    pub const CLASSES: [(u8, EventClass); 15] = [
         (b'g', Self::GENERIC),
         (b'$', Self::STRING),
         (b'l', Self::LIST),
@@ -82,6 +85,7 @@ impl EventClass {
         (b't', Self::STREAM),
         (b'd', Self::MODULE),
         (b'a', Self::ARRAY),
+        (b'p', Self::PATH_HASH),
         (b'n', Self::NEW),
         (b'o', Self::OVERWRITTEN),
         (b'c', Self::TYPE_CHANGED),

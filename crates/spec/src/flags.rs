@@ -180,6 +180,8 @@ bits! {
         TDIGEST = 27, "tdigest";
         /// @timeseries
         TIMESERIES = 28, "timeseries";
+        /// @pathhash
+        PATHHASH = 29, "pathhash";
     }
 }
 

@@ -1,5 +1,5 @@
-//! Value types: strings apart, the encodings of list, set, hash, sorted set, stream and array; no keys, no
-//! clients.
+//! Value types: strings apart, the encodings of list, set, hash, sorted set, stream, array and path hash; no
+//! keys, no clients.
 
 pub mod array;
 pub mod element;
@@ -10,6 +10,7 @@ pub mod intset;
 pub mod list;
 pub mod ordered;
 pub mod packed;
+pub mod path_hash;
 pub mod set;
 pub mod size_class;
 pub mod stream;

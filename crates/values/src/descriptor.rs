@@ -17,7 +17,9 @@ use martlet_types::zset::ZSetLimits;
 use crate::commands::Commands;
 use crate::digest::Digest;
 use crate::export::Export;
-use crate::form::VERSION_VALKEY;
+use crate::form::{
+    Readable, VERSION_MODULES, VERSION_NEWEST, VERSION_OLDEST, VERSION_PATH_HASHES, VERSION_VALKEY,
+};
 
 /// When collections change their encoding, and what streams remember.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,6 +73,26 @@ impl Requirement {
     /// Whether files of this version hold such values.
     pub fn is_met_by(&self, version: u16) -> bool {
         version >= self.version && (version < VERSION_VALKEY || self.in_valkey)
+    }
+
+    /// Whether these receivers read a version that holds such values.
+    pub fn is_read_by(&self, readable: Readable) -> bool {
+        let versions = (VERSION_OLDEST..=VERSION_NEWEST).chain([VERSION_VALKEY, VERSION_PATH_HASHES]);
+        versions.into_iter().any(|version| readable.reads(version) && self.is_met_by(version))
+    }
+}
+
+/// The lowest version, at least `least`, that holds values with these requirements. Path hashes are in
+/// Valkey's version 81 alone: beside values that this one does not hold they count as values of modules, the
+/// form that they then have.
+pub fn lowest_version<'a>(least: u16, required: impl Iterator<Item = &'a Requirement> + Clone) -> u16 {
+    let versions = required.clone().map(|requirement| requirement.version);
+    let of_valkey = versions.clone().filter(|version| *version >= VERSION_VALKEY).max();
+    let of_redis = || versions.filter(|version| *version < VERSION_VALKEY).fold(least, u16::max);
+    match of_valkey {
+        Some(version) if required.clone().all(|requirement| requirement.is_met_by(version)) => version,
+        Some(_) => of_redis().max(VERSION_MODULES),
+        None => of_redis(),
     }
 }
 

@@ -533,7 +533,7 @@ mod tests {
                 writer.database(0, 20, 1);
                 for record in &records {
                     let (value, byte) = (record.value.view(), encoded_byte(record.value.view(), version));
-                    assert!(crate::since_version(byte) <= version, "{byte} in {version}");
+                    assert!(crate::since_version(value, byte) <= version, "{byte} in {version}");
                     let Record { db, ref key, expiry_ms, .. } = *record;
                     let access = Some(Access::Frequency(9));
                     writer.record(&Record { db, key: key.as_slice(), expiry_ms, access, value });
@@ -642,7 +642,11 @@ mod tests {
         assert_eq!(reads(b"VALKEY999", timed, true), Ok(()));
         assert!(reads(b"REDIS9999", timed, true).is_err());
         for (signature, body, refusal) in [
-            (b"VALKEY081", b"\x17\x01k".as_slice(), Error::Unknown("path hash")),
+            (
+                b"VALKEY081",
+                b"\x17\x01k\x01\x01p\0".as_slice(),
+                Error::Corrupt("Path hash path with empty payload"),
+            ),
             (b"VALKEY081", b"\x1e\x01k", Error::UnknownType(30)),
             (b"REDIS0017", b"\x21\x01k", Error::Unknown("rate limit")),
             (b"VALKEY081", b"\x22\x01k", Error::UnknownType(34)),

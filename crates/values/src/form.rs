@@ -5,12 +5,16 @@
 //! again where it is read.
 
 pub use martlet_keyspace::{
-    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_REDIS_LAST,
-    VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
+    VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_OLDEST, VERSION_PATH_HASHES,
+    VERSION_REDIS_LAST, VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS,
+    VERSION_VALKEY,
 };
 use martlet_rdb::{Writer, listpack, write_bytes};
 use martlet_types::element::Element;
 use martlet_types::packed::Packed;
+
+/// The byte of values of modules.
+pub(crate) const MODULE: u8 = 7;
 
 /// The first version with listpacks: Redis 7.0's.
 pub(crate) const VERSION_LISTPACKS: u16 = 10;
@@ -26,15 +30,17 @@ pub const VERSION_NEWEST: u16 = 17;
 /// The versions of the format that a receiver reads, as its own version shows.
 ///
 /// Valkey refuses Redis' versions from 12 on (`RDB_FOREIGN_VERSION_MIN`), and has a map from its releases to
-/// the versions that they read (`RDB_VERSION_MAP`): 11 from 7.2 on, 80 from 9.0 on.
+/// the versions that they read (`RDB_VERSION_MAP`): 11 from 7.2 on, 80 from 9.0 on, 81 from 9.2 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readable {
     /// Unknown, or all that are written.
     Any,
     /// Redis' up to 11: Valkey 8.
     Redis7,
-    /// The same and [`VERSION_VALKEY`]: Valkey 9.
+    /// The same and [`VERSION_VALKEY`]: Valkey 9.0 and 9.1.
     Valkey,
+    /// The same and [`VERSION_PATH_HASHES`]: Valkey 9.2.
+    NewestValkey,
 }
 
 impl Readable {
@@ -42,6 +48,7 @@ impl Readable {
     /// it has sent none.
     pub fn of_release(version: u32) -> Readable {
         match version {
+            0x9_0200.. => Readable::NewestValkey,
             0x9_0000.. => Readable::Valkey,
             0x7_0200.. => Readable::Redis7,
             _ => Readable::Any,
@@ -53,7 +60,8 @@ impl Readable {
         match self {
             Readable::Any => true,
             Readable::Redis7 => version <= VERSION_SET_LISTPACKS,
-            Readable::Valkey => version <= VERSION_SET_LISTPACKS || version == VERSION_VALKEY,
+            Readable::Valkey => Readable::Redis7.reads(version) || version == VERSION_VALKEY,
+            Readable::NewestValkey => Readable::Valkey.reads(version) || version == VERSION_PATH_HASHES,
         }
     }
 
@@ -63,6 +71,7 @@ impl Readable {
             Readable::Any => "any",
             Readable::Redis7 => "up to 11",
             Readable::Valkey => "up to 11 and 80",
+            Readable::NewestValkey => "up to 11, 80 and 81",
         }
     }
 }

@@ -20,6 +20,7 @@ mod hash;
 mod json;
 mod list;
 mod module;
+mod path_hash;
 pub mod payload;
 mod set;
 mod sketch;
@@ -38,12 +39,13 @@ use martlet_rdb::{Counter, Sink, Writer, write_element};
 
 pub use carried::Carried;
 pub use commands::Commands;
-pub use descriptor::{DataType, Descriptor, Encoded, Limits, RdbType, Requirement};
+pub use descriptor::{DataType, Descriptor, Encoded, Limits, RdbType, Requirement, lowest_version};
 pub use digest::Digest;
 pub use export::Export;
 pub use form::{
     Form, Readable, VERSION_ARRAYS, VERSION_IDEMPOTENCY, VERSION_MODULES, VERSION_NEWEST, VERSION_OLDEST,
-    VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS, VERSION_VALKEY,
+    VERSION_PATH_HASHES, VERSION_RELEASED, VERSION_STREAMS, VERSION_TIMED, VERSION_TIMED_MEMBERS,
+    VERSION_VALKEY,
 };
 pub use json::Json;
 pub use martlet_rdb::{Error, Owner};
@@ -52,7 +54,7 @@ pub use sketch::Sketch;
 pub use vector_set::Vectors;
 
 /// All descriptors.
-pub static TYPES: [&Descriptor; 8] = [
+pub static TYPES: [&Descriptor; 9] = [
     &string::DESCRIPTOR,
     &list::DESCRIPTOR,
     &set::DESCRIPTOR,
@@ -61,6 +63,7 @@ pub static TYPES: [&Descriptor; 8] = [
     &module::DESCRIPTOR,
     &stream::DESCRIPTOR,
     &array::DESCRIPTOR,
+    &path_hash::DESCRIPTOR,
 ];
 
 /// Types that Redis has as modules'.
@@ -87,6 +90,7 @@ pub fn descriptor(kind: Kind) -> &'static Descriptor {
         Kind::Module => &module::DESCRIPTOR,
         Kind::Stream => &stream::DESCRIPTOR,
         Kind::Array => &array::DESCRIPTOR,
+        Kind::PathHash => &path_hash::DESCRIPTOR,
     }
 }
 
@@ -100,15 +104,21 @@ pub struct ValueType {
 /// Values of the format have bytes below this.
 const BYTES: usize = 64;
 
-/// The descriptor for each byte.
-static BY_BYTE: [Option<&Descriptor>; BYTES] = {
-    let mut by_byte: [Option<&Descriptor>; BYTES] = [None; BYTES];
+/// The descriptor for each byte in Redis' versions, and in Valkey's.
+static BY_BYTE: [[Option<&Descriptor>; BYTES]; 2] = {
+    let mut by_byte: [[Option<&Descriptor>; BYTES]; 2] = [[None; BYTES]; 2];
     let mut at = 0;
     while at < TYPES.len() {
         let forms = TYPES[at].rdb_types;
         let mut form = 0;
         while form < forms.len() {
-            by_byte[forms[form].byte as usize] = Some(TYPES[at]);
+            let RdbType { byte, since } = forms[form];
+            if since < VERSION_VALKEY {
+                by_byte[0][byte as usize] = Some(TYPES[at]);
+            }
+            if since >= VERSION_VALKEY || byte <= hash::TIMED_OF_VALKEY {
+                by_byte[1][byte as usize] = Some(TYPES[at]);
+            }
             form += 1;
         }
         at += 1;
@@ -124,10 +134,8 @@ impl ValueType {
     /// [`Error::Unknown`] for types that this server does not hold, [`Error::UnknownType`] for others.
     #[inline]
     pub fn from_byte(byte: u8, version: u16) -> Result<ValueType, Error> {
-        match BY_BYTE.get(usize::from(byte)) {
-            Some(Some(descriptor)) if byte <= hash::TIMED_OF_VALKEY || version < VERSION_VALKEY => {
-                Ok(ValueType { byte, descriptor })
-            }
+        match BY_BYTE[usize::from(version >= VERSION_VALKEY)].get(usize::from(byte)) {
+            Some(Some(descriptor)) => Ok(ValueType { byte, descriptor }),
             _ => Err(unknown(byte, version)),
         }
     }
@@ -172,7 +180,6 @@ impl ValueType {
 fn unknown(byte: u8, version: u16) -> Error {
     match (byte, version >= VERSION_VALKEY) {
         (6, _) => Error::Unknown("module of a Redis before 4.0's release"),
-        (23, true) => Error::Unknown("path hash"),
         (33, false) => Error::Unknown("rate limit"),
         (byte, _) => Error::UnknownType(byte),
     }
@@ -187,10 +194,10 @@ pub fn encoded_byte(value: ValueRef<'_>, version: u16) -> u8 {
     }
 }
 
-/// The lowest version of the format that has the form of this byte.
-pub fn since_version(byte: u8) -> u16 {
-    let forms = TYPES.iter().flat_map(|descriptor| descriptor.rdb_types);
-    forms.into_iter().find(|form| form.byte == byte).map_or(VERSION_OLDEST, |form| form.since)
+/// The lowest version of the format that has the form of this byte, which is one of the value's.
+pub fn since_version(value: ValueRef<'_>, byte: u8) -> u16 {
+    let forms = descriptor(value.kind()).rdb_types;
+    forms.iter().find(|form| form.byte == byte).map_or(VERSION_OLDEST, |form| form.since)
 }
 
 /// Writes the value in the form of [`encoded_byte`], which is not written.
@@ -221,10 +228,19 @@ pub fn write_commands(value: ValueRef<'_>, key: &[u8], out: &mut Commands<'_>) {
     (descriptor(value.kind()).commands)(value, key, out);
 }
 
+/// The number that the server which has the type gives it.
+fn type_number(kind: Kind) -> u32 {
+    match kind {
+        // Valkey's next number behind streams is Redis' of rate limits.
+        Kind::PathHash => 7,
+        kind => kind as u32,
+    }
+}
+
 /// Adds an entry's value to a digest, and that it expires, if it does.
 pub fn digest(entry: &Entry<'_>, digest: &mut Digest) {
     let value = entry.view();
-    digest.mix(&(value.kind() as u32).to_be_bytes());
+    digest.mix(&type_number(value.kind()).to_be_bytes());
     (descriptor(value.kind()).digest)(value, digest);
     if entry.expiry_ms().is_some() {
         digest.xor(b"!!expire!!");

@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use martlet_keyspace::{ModuleObject, ModuleValue};
+use martlet_keyspace::{ModuleObject, ModuleValue, Object, Value};
 use martlet_rdb::input::Input;
 use martlet_rdb::module::{ItemReader, ItemWriter, ModuleId, NAME_CHARACTERS, read_id, skip_items};
 use martlet_rdb::{Error, Owner, Writer, read_plain_length};
@@ -17,10 +17,8 @@ use crate::commands::Commands;
 use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
 use crate::digest::Digest;
 use crate::export::Export;
-use crate::form::VERSION_MODULES;
-use crate::{MODULE_TYPES, payload};
-
-const MODULE: u8 = 7;
+use crate::form::{MODULE, VERSION_MODULES};
+use crate::{MODULE_TYPES, path_hash, payload};
 
 /// A type that Redis has as a module's: what [`DataType`] is for the others.
 pub trait ModuleType: ModuleObject + Clone {
@@ -130,7 +128,33 @@ pub(crate) fn restore(value: &ModuleValue, key: &[u8], out: &mut Commands<'_>) {
     out.put(&[b"RESTORE", key, b"0", &payload]);
 }
 
-pub(crate) static DESCRIPTOR: Descriptor = Descriptor::of::<ModuleValue>();
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
+    read_slice: |input, encoded| read_value(input, encoded),
+    read: |input, encoded| read_value(input, encoded),
+    ..Descriptor::of::<ModuleValue>()
+};
+
+/// Reads a value in the form of a module's, which is of another kind if Redis' versions have no form for
+/// that.
+fn read_value(input: &mut (impl Input + ?Sized), encoded: Encoded<'_>) -> Result<Value, Error> {
+    let id = read_id(input)?;
+    if path_hash::is_meant_by(id) {
+        return path_hash::read_items(input, encoded.limits.hash).map(Object::into_value);
+    }
+    read_of_module(input, id).map(Object::into_value)
+}
+
+fn read_of_module(input: &mut (impl Input + ?Sized), id: ModuleId) -> Result<ModuleValue, Error> {
+    let is_meant = |known: &&ModuleDescriptor| known.id.is_same_type(id) && (known.reads)(id.version());
+    let Some(known) = known().find(is_meant) else {
+        return Carried::read(input, id).map(ModuleValue::new);
+    };
+    let mut input = input;
+    let mut items = ItemReader::new(&mut input);
+    let value = (known.load)(&mut items, id.version())?;
+    items.end()?;
+    Ok(value)
+}
 
 impl DataType for ModuleValue {
     const RDB_TYPES: &'static [RdbType] = &[RdbType { byte: MODULE, since: VERSION_MODULES }];
@@ -156,15 +180,7 @@ impl DataType for ModuleValue {
 
     fn read(input: &mut (impl Input + ?Sized), _encoded: Encoded<'_>) -> Result<ModuleValue, Error> {
         let id = read_id(input)?;
-        let is_meant = |known: &&ModuleDescriptor| known.id.is_same_type(id) && (known.reads)(id.version());
-        let Some(known) = known().find(is_meant) else {
-            return Carried::read(input, id).map(ModuleValue::new);
-        };
-        let mut input = input;
-        let mut items = ItemReader::new(&mut input);
-        let value = (known.load)(&mut items, id.version())?;
-        items.end()?;
-        Ok(value)
+        read_of_module(input, id)
     }
 
     fn skip(input: &mut &[u8], _byte: u8, _version: u16) -> Result<(), Error> {

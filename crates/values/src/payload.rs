@@ -55,11 +55,14 @@ pub fn dump(value: ValueRef<'_>, compress: bool) -> Vec<u8> {
 
 /// What DUMP answers for a key.
 pub fn dump_of(owner: Owner<'_>, value: ValueRef<'_>, compress: bool) -> Vec<u8> {
-    let form = dump_form(compress);
+    let mut form = dump_form(compress);
+    if let lowest @ VERSION_VALKEY.. = value.lowest_version() {
+        form.version = lowest;
+    }
     let byte = encoded_byte(value, form.version);
     let mut out = vec![byte];
     write_value_of(owner, &mut out, value, form);
-    finish(out, since_version(byte).max(VERSION_MIN))
+    finish(out, since_version(value, byte).max(VERSION_MIN))
 }
 
 /// Adds what ends a payload.

@@ -119,7 +119,7 @@ fn after_a_cut_that_nobody_took_another_can_be_made() {
 /// Each kind of receiver gets the lowest version that it reads and that holds the data.
 #[test]
 fn receivers_get_what_they_read() {
-    use Readable::{Any, Redis7, Valkey};
+    use Readable::{Any, NewestValkey, Redis7, Valkey};
     let settings = testing::settings(std::path::Path::new("/"));
     let of = |kind: martlet_keyspace::Kind, version: u16| {
         let mut totals = Totals::default();
@@ -147,4 +147,19 @@ fn receivers_get_what_they_read() {
     let none = "it reads RDB versions up to 11 and 80, and none of them holds arrays";
     assert_eq!(choose(None, &arrays, Valkey).unwrap_err(), none);
     assert_eq!(choose(None, &arrays, Any), Ok(14));
+    // Path hashes are Valkey 9.2's; beside values that only Redis has they take a form of their own.
+    let paths = of(martlet_keyspace::Kind::PathHash, martlet_values::VERSION_PATH_HASHES);
+    assert_eq!([Any, NewestValkey].map(|readable| choose(None, &paths, readable)), [Ok(81), Ok(81)]);
+    let none = "it reads RDB versions up to 11 and 80, and none of them holds path hashes";
+    assert_eq!(choose(None, &paths, Valkey).unwrap_err(), none);
+    let [both, times] = [&arrays, &timed].map(|other| [paths[0].clone(), other[0].clone()]);
+    assert_eq!([Any, NewestValkey].map(|readable| choose(None, &times, readable)), [Ok(81), Ok(81)]);
+    assert_eq!(choose(None, &both, Any), Ok(14));
+    let none = "it reads RDB versions up to 11, 80 and 81, and none of them holds arrays";
+    assert_eq!(choose(None, &both, NewestValkey).unwrap_err(), none);
+    let asked =
+        |version| super::version(&Settings { rdb_version: version, ..settings.clone() }, &both, false);
+    assert_eq!(asked(None), Ok(14));
+    assert!(asked(Some(17)).unwrap_err().contains("path hashes, which only versions from 81 on hold"));
+    assert!(asked(Some(81)).unwrap_err().contains("arrays, which only versions from 14 to 17 hold"));
 }

@@ -194,7 +194,7 @@ impl Worker {
             return Ok(if of_valkey { Some(VERSION_VALKEY) } else { settings.rdb_version });
         }
         let is_importing = self.shared.cluster().is_some_and(|node| !node.imports().is_empty());
-        if is_importing && readable == Readable::Valkey {
+        if is_importing && matches!(readable, Readable::Valkey | Readable::NewestValkey) {
             settings.rdb_version = Some(VERSION_VALKEY);
         }
         self.shared.storage().version_for(&self.keys, &settings, contents, readable).map(Some)

@@ -30,6 +30,7 @@ pub const NAMES: &[&str] = &[
     "stream",
     "ar",
     "array",
+    "ph",
 ];
 
 /// The ACL categories that have a user: see [`users`].
@@ -47,6 +48,7 @@ const CATEGORIES: &[&str] = &[
     "geo",
     "stream",
     "array",
+    "pathhash",
     "pubsub",
     "admin",
     "fast",
@@ -125,6 +127,7 @@ pub fn requests() -> Vec<Vec<String>> {
         key(&["XREADGROUP", "GROUP", "g", "c", "COUNT", "1", "STREAMS", "{t}x", ">"]),
         key(&["ARSET", "{t}ar", "0", "a", "1", "2", "3.5"]),
         key(&["ARMSET", "{t}array", "5", "a", "100000", "b", "4294967296", "c"]),
+        key(&["PHMSET", "{t}ph", "a", "FIELDS", "1", "f1", "v", "ab", "FIELDS", "2", "f1", "v", "f2", "w"]),
     ];
     for i in 0..250 {
         all.push(key(&["XADD", "{t}stream", &format!("{}-1", i + 1), "f1", &i.to_string(), "f2", "v"]));

@@ -12,8 +12,8 @@ use martlet_keyspace::{Key, Kind, Value, ValueRef};
 use martlet_spec::data_type::{BEGINNING_BYTES, BEGINNING_ELEMENTS, DATA_TYPES, Form};
 use martlet_values::file::{FileWriter, Item, ReadOptions, Record, read_file};
 use martlet_values::{
-    Carried, Commands, Digest, Form as FileForm, Limits, TYPES, VERSION_NEWEST, VERSION_OLDEST,
-    VERSION_VALKEY, built_in_views, requirement,
+    Carried, Commands, Digest, Form as FileForm, Limits, TYPES, VERSION_MODULES, VERSION_NEWEST,
+    VERSION_OLDEST, VERSION_PATH_HASHES, VERSION_VALKEY, built_in_views, requirement,
 };
 
 #[global_allocator]
@@ -148,6 +148,17 @@ fn samples(kind: Kind) -> Vec<(Vec<Words>, Words)> {
         }
         Kind::Array => {
             [3, 3_000].map(|n| lines(n, &|i| format!("ARSET k {} v{i}", i * 3), "ARSET k 0 y")).into()
+        }
+        Kind::PathHash => {
+            let deep = |i: usize| format!("PHSET k {} FIELDS 2 f{i} v{i} g w", "path".repeat(i % 40 + 1));
+            let wide = |i: usize| format!("PHSET k p{i:05} FIELDS 1 a-field-of-some-length v{i}");
+            let long = |i: usize| format!("PHSET k p FIELDS 1 f{i} v{i}");
+            vec![
+                lines(3, &wide, "PHSET k p00001 FIELDS 1 f y"),
+                lines(3_000, &wide, "PHDEL k p00001"),
+                lines(3_000, &deep, "PHDELPREFIX k pathpathpath"),
+                lines(3_000, &long, "PHDEL k p f7"),
+            ]
         }
     }
 }
@@ -295,8 +306,12 @@ fn each_type_answers_what_its_view_promises() {
 fn values_go_round_in_every_version_that_holds_them() {
     each(|what, fixture, _| {
         let (value, before) = (value(fixture, b"k"), digest(fixture, b"k"));
-        for version in (VERSION_OLDEST..=VERSION_NEWEST).chain([VERSION_VALKEY]) {
-            if requirement(value.view()).is_some_and(|requirement| !requirement.is_met_by(version)) {
+        for version in (VERSION_OLDEST..=VERSION_NEWEST).chain([VERSION_VALKEY, VERSION_PATH_HASHES]) {
+            // Path hashes have a form of their own in versions without them.
+            let is_held_anyway = value.kind() == Kind::PathHash && version >= VERSION_MODULES;
+            if !is_held_anyway
+                && requirement(value.view()).is_some_and(|requirement| !requirement.is_met_by(version))
+            {
                 continue;
             }
             for compress in [false, true] {
@@ -306,7 +321,8 @@ fn values_go_round_in_every_version_that_holds_them() {
                 assert_eq!(digest(fixture, b"back"), before, "{what} in version {version}");
             }
         }
-        assert!(value.view().lowest_version() <= VERSION_NEWEST, "{what}");
+        let lowest = value.view().lowest_version();
+        assert!(lowest <= VERSION_NEWEST || lowest == VERSION_PATH_HASHES, "{what}");
     });
 }
 
