@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::limits::DEPTH_LIMIT;
 use crate::path::PlaceStep;
 use crate::rewrite::rewrite;
-use crate::value::{Array, Node, Typed, Value, View};
+use crate::value::{Array, Node, Typed, Value, View, replace};
 use martlet_base::prefetch::{PrefetchQueue, Progress};
 
 /// See the module's description.
@@ -29,8 +29,9 @@ impl Document {
         Ok(Document { root, heap_bytes })
     }
 
-    /// Puts the value of a JSON text in the place of the document's, in its blocks as far as they fit. False, with
-    /// nothing changed, if the text is too long for this or is none, which [`parse`](crate::text::parse) tells.
+    /// Puts the value of a JSON text in the place of the document's, in its blocks as far as they fit. False,
+    /// with nothing changed, if the text is too long for this or is none, which
+    /// [`parse`](crate::text::parse) tells.
     pub fn rewrite(&mut self, text: &[u8]) -> bool {
         let mut heap = 0;
         let is_rewritten = rewrite(&mut self.root, text, &mut heap);
@@ -175,12 +176,6 @@ fn descend<R>(
     result
 }
 
-/// Puts `value` in the place of another.
-pub(crate) fn replace(slot: &mut Value, value: Value, heap: &mut isize) {
-    *heap += value.all_bytes() - slot.all_bytes();
-    *slot = value;
-}
-
 /// Puts a member into an object; whether this is one.
 pub(crate) fn put_member(object: &mut Value, name: Value, value: Value, heap: &mut isize) -> bool {
     if !matches!(object.view(), View::Object(_)) {
@@ -232,11 +227,6 @@ pub(crate) fn measured<R>(
 }
 
 impl Value {
-    /// [`Value::heap_bytes`] as a difference has it.
-    pub(crate) fn all_bytes(&self) -> isize {
-        self.heap_bytes() as isize
-    }
-
     fn own_bytes(&self) -> isize {
         self.block_bytes() as isize
     }

@@ -1,13 +1,14 @@
-//! Writing a new text over a small document in the blocks that it has: a document is mostly replaced by one of
-//! the same shape, and then no block has to be found, which the processor's caches do not have, and none freed.
+//! Writing a new text over a small document in the blocks that it has: a document is mostly replaced by one
+//! of the same shape, and then no block has to be found, which the processor's caches do not have, and none
+//! freed.
 //!
-//! The text is read into tokens first. Invariants: until it has been read to its end nothing is changed, and a
-//! block that another value shares never is. Where shapes differ, the new value is what `text::parse` makes.
+//! The text is read into tokens first. Invariants: until it has been read to its end nothing is changed, and
+//! a block that another value shares never is. Where shapes differ, the new value is what `text::parse`
+//! makes.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::document::replace;
-use crate::value::{Member, Number, Value};
+use crate::value::{Member, Number, Value, replace};
 
 /// The longest text that is read into tokens, which take more room than the text.
 const TEXT_BYTES_MAX: usize = 4096;
@@ -27,8 +28,8 @@ enum Token<'t> {
     Object(usize),
 }
 
-/// Puts the value of a JSON text in the place of `root`, and adds to `heap` by how much its blocks grow. False
-/// if the text is none or is too long; nothing has changed then.
+/// Puts the value of a JSON text in the place of `root`, and adds to `heap` by how much its blocks grow.
+/// False if the text is none or is too long; nothing has changed then.
 pub(crate) fn rewrite(root: &mut Value, text: &[u8], heap: &mut isize) -> bool {
     if text.len() > TEXT_BYTES_MAX {
         return false;

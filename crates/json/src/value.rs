@@ -15,6 +15,7 @@ mod typed;
 mod view;
 mod word;
 
+pub(crate) use edit::replace;
 pub use number::Number;
 pub use typed::{FloatKind, OutOfRange, Typed};
 pub(crate) use view::are_distinct;

@@ -149,8 +149,8 @@ impl ObjectType {
             id: TypeId::of::<T>(),
             object: |head| {
                 let cell = head.cast::<Cell<T>>().as_ptr();
-                // SAFETY: the head is that of a live `Cell<T>`, by the field's contract; the place inside of it
-                // is not null.
+                // SAFETY: the head is that of a live `Cell<T>`, by the field's contract; the place inside of
+                // it is not null.
                 let object: NonNull<T> = unsafe { NonNull::new_unchecked(&raw mut (*cell).object) };
                 object
             },

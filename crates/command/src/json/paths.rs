@@ -1,7 +1,7 @@
 //! Paths that were parsed before: applications have few, and send them with every command.
 //!
-//! Invariants: each thread has [`PATHS_MAX`] of them at most, of [`BYTES_MAX`] bytes at most, without filters; a
-//! path's place follows from its text, so that nothing is searched.
+//! Invariants: each thread has [`PATHS_MAX`] of them at most, of [`BYTES_MAX`] bytes at most, without
+//! filters; a path's place follows from its text, so that nothing is searched.
 
 use std::cell::RefCell;
 

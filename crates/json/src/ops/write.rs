@@ -1,11 +1,11 @@
 //! JSON.SET, MERGE, DEL, CLEAR, TOGGLE, STRAPPEND.
 
 use super::{Answer, Order, outermost, targets, update};
-use crate::document::{Document, check_depth, put_member, remove_member, replace};
+use crate::document::{Document, check_depth, put_member, remove_member};
 use crate::error::{Error, Result};
 use crate::path::{Last, Path, Place};
 use crate::text::{parse, to_text};
-use crate::value::{Kind, Node, Number, Value, View};
+use crate::value::{Kind, Node, Number, Value, View, replace};
 
 /// When JSON.SET sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,8 +20,8 @@ const FRAMES_MAX: usize = 4 * DEPTH_LIMIT;
 /// Visits that compiling a regular expression counts for, when its pattern is no literal.
 const COMPILE_VISITS: u64 = 10_000;
 
-/// The value at `steps` from `root`, if there is one and all steps are names: most paths, for which nothing is to
-/// be counted. `enter` is called with each name.
+/// The value at `steps` from `root`, if there is one and all steps are names: most paths, for which nothing
+/// is to be counted. `enter` is called with each name.
 fn named<'d>(steps: &'d [Step], root: Node<'d>, mut enter: impl FnMut(&'d str)) -> Option<Option<Node<'d>>> {
     let name = |step: &'d Step| match step {
         Step::Child(name) => Some(&**name),

@@ -1,3 +1,5 @@
+//! A rewritten document is as one that was parsed, in every form, and shares nothing with a clone.
+
 use super::*;
 use crate::document::Document;
 use crate::text::{parse, to_text};
@@ -7,8 +9,8 @@ fn document(text: &str) -> Document {
     Document::new(parse(text.as_bytes(), None).unwrap()).unwrap()
 }
 
-/// That a document whose text was `old` is as one of `new` after its rewriting, and a clone as before; whether
-/// it was rewritten.
+/// That a document whose text was `old` is as one of `new` after its rewriting, and a clone as before;
+/// whether it was rewritten.
 fn check(old: &str, new: &str) -> bool {
     for keeps_clone in [false, true] {
         let mut rewritten = document(old);

@@ -8,7 +8,18 @@ use super::typed::OutOfRange;
 use super::word::Word;
 use super::{Big, FloatKind, Member, Number, SMALL_AGAIN, SMALL_MAX, TYPED_MIN, Table, Typed, Value};
 
+/// Puts `value` in the place of another, and adds to `heap` by how much the blocks grow.
+pub(crate) fn replace(slot: &mut Value, value: Value, heap: &mut isize) {
+    *heap += value.all_bytes() - slot.all_bytes();
+    *slot = value;
+}
+
 impl Value {
+    /// [`Value::heap_bytes`] as a difference has it.
+    pub(crate) fn all_bytes(&self) -> isize {
+        self.heap_bytes() as isize
+    }
+
     /// An array of these elements. Numbers of one kind become a typed array if there are enough.
     pub fn array(values: impl ExactSizeIterator<Item = Value>) -> Value {
         match values.len() {
@@ -114,15 +125,15 @@ impl Value {
         }
     }
 
-    /// The elements to be written over by `count` others in the same form; none of any other value, and none if
-    /// another value shares them.
+    /// The elements to be written over by `count` others in the same form; none of any other value, and none
+    /// if another value shares them.
     pub(crate) fn own_elements(&mut self, count: usize) -> Option<&mut [Value]> {
         // More of them may have a typed form, for which the values are looked at.
         self.own_list().filter(|values| values.len() == count && count < TYPED_MIN)
     }
 
-    /// The members to be written over by `count` others in the same form; none of any other value, and none if
-    /// another value shares them.
+    /// The members to be written over by `count` others in the same form; none of any other value, and none
+    /// if another value shares them.
     pub(crate) fn own_members(&mut self, count: usize) -> Option<&mut [Member]> {
         self.own_map().filter(|members| members.len() == count)
     }

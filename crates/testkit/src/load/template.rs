@@ -48,8 +48,8 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Reads a template; requests stand between semicolons as words of their own, and two opening braces stand
-    /// for one that is sent. The same seed gives the same requests.
+    /// Reads a template; requests stand between semicolons as words of their own, and two opening braces
+    /// stand for one that is sent. The same seed gives the same requests.
     pub fn parse(text: &str, seed: u64) -> Result<Template, TemplateError> {
         let mut template = Template {
             requests: vec![Vec::new()],
