@@ -351,7 +351,7 @@ impl Accumulator {
                     self.add(Sample { timestamp: timestamps[index], value: values[index] });
                 }
             }
-            State::Twa(_) => self.add_each(timestamps, values),
+            State::Twa(twa) => twa.add_run(timestamps, values),
         }
     }
 
@@ -466,7 +466,11 @@ mod tests {
         for round in 0..2000 {
             let aggregator = Aggregator::ALL[round % Aggregator::ALL.len()];
             let count = 1 + random.below(40) as usize;
-            let timestamps: Vec<u64> = (1..=count as u64).collect();
+            let mut timestamps: Vec<u64> = (1..=count as u64).collect();
+            let is_reverse = random.below(2) == 0;
+            if is_reverse {
+                timestamps.reverse();
+            }
             let kind = random.below(3);
             let values: Vec<f64> = timestamps
                 .iter()
@@ -477,7 +481,7 @@ mod tests {
                 })
                 .collect();
             let (mut one, mut other) =
-                (Accumulator::new(aggregator, false), Accumulator::new(aggregator, false));
+                (Accumulator::new(aggregator, is_reverse), Accumulator::new(aggregator, is_reverse));
             one.add_each(&timestamps, &values);
             let cut = random.below(count as u64 + 1) as usize;
             other.add_run(&timestamps[..cut], &values[..cut]);

@@ -200,7 +200,8 @@ pub struct RangeQuery {
     to: u64,
     is_scanned: bool,
     is_done: bool,
-    batch: Box<Batch>,
+    /// Room for a part, once one has been decoded.
+    batch: Option<Box<Batch>>,
 }
 
 impl RangeQuery {
@@ -210,7 +211,7 @@ impl RangeQuery {
         let (from, to) = (options.from, options.to);
         let is_scanned = from > to;
         let is_done = options.count == Some(0);
-        RangeQuery { options, aggregation, latest, from, to, is_scanned, is_done, batch: Box::default() }
+        RangeQuery { options, aggregation, latest, from, to, is_scanned, is_done, batch: None }
     }
 
     /// The whole answer at once.
@@ -312,7 +313,7 @@ impl RangeQuery {
         rows: &mut Rows,
     ) -> Option<u64> {
         let is_whole = part.first >= self.from && part.last <= self.to;
-        let mut batch = std::mem::take(&mut self.batch);
+        let mut batch = self.batch.take().unwrap_or_default();
         if let Some(aggregation) = &mut self.aggregation
             && is_whole
             && !self.options.has_filter()
@@ -322,7 +323,7 @@ impl RangeQuery {
             (batch.timestamps[0], batch.timestamps[part.len - 1]) = (part.first, part.last);
             let is_added = aggregation.add_whole(&mut batch);
             if is_added {
-                self.batch = batch;
+                self.batch = Some(batch);
                 return None;
             }
         }
@@ -330,7 +331,7 @@ impl RangeQuery {
         self.narrow(&mut batch, is_whole);
         let stopped_at =
             self.feed(series, &batch.timestamps[..batch.len], &batch.values[..batch.len], progress, rows);
-        self.batch = batch;
+        self.batch = Some(batch);
         stopped_at
     }
 

@@ -82,6 +82,22 @@ impl Twa {
         self.count += 1;
     }
 
+    /// Adds samples of the bucket that follow one another; the same as [`add`](Twa::add) of each, faster.
+    pub fn add_run(&mut self, timestamps: &[u64], values: &[f64]) {
+        let mut samples = timestamps.iter().zip(values);
+        let Some((timestamp, value)) = samples.next() else { return };
+        self.add(Sample { timestamp: *timestamp, value: *value });
+        let (mut area, (mut before, mut height)) = (self.area, self.previous);
+        for (timestamp, value) in samples {
+            let (from, to) = if self.is_reverse { (*timestamp, before) } else { (before, *timestamp) };
+            area += (height + value) * to.wrapping_sub(from) as f64 / 2.0;
+            (before, height) = (*timestamp, *value);
+        }
+        let run = timestamps.len().min(values.len()) as u64;
+        (self.area, self.previous, self.last) = (area, (before, height), before);
+        self.count += run - 1;
+    }
+
     /// The first sample after the bucket: the area reaches the bucket's edge.
     pub fn set_after(&mut self, sample: Sample) {
         let (from, to) = self.line(sample);

@@ -99,11 +99,11 @@ impl Aggregation {
                 return Some(*timestamp);
             }
             let Some(current) = self.current else { return Some(*timestamp) };
-            let is_inside = |timestamp: &u64| match self.is_reverse {
-                false => *timestamp < current.end,
-                true => *timestamp >= current.start,
+            let len = match self.is_reverse {
+                false => first_at(timestamps, current.end),
+                true => timestamps.partition_point(|timestamp| *timestamp >= current.start),
             };
-            let len = timestamps.partition_point(is_inside).max(1);
+            let len = len.max(1);
             let (run, rest) = timestamps.split_at(len);
             let (run_values, rest_values) = values.split_at(len.min(values.len()));
             if has_nan {
@@ -418,6 +418,23 @@ impl Aggregation {
     }
 }
 
+/// How many of the timestamps, which ascend, come before `end`. Where they are about equally far from each
+/// other, as they mostly are, their number follows from the distances.
+fn first_at(timestamps: &[u64], end: u64) -> usize {
+    let (Some(first), Some(last)) = (timestamps.first(), timestamps.last()) else { return 0 };
+    if *last < end {
+        return timestamps.len();
+    }
+    let (span, distance) = (last.saturating_sub(*first), end.saturating_sub(*first));
+    let steps = timestamps.len() as u64 - 1;
+    let guess = distance.checked_mul(steps).map_or(0, |product| product.div_ceil(span.max(1))) as usize;
+    let is_before = |at: usize| timestamps.get(at).is_some_and(|timestamp| *timestamp < end);
+    if guess > 0 && is_before(guess - 1) && !is_before(guess) {
+        return guess;
+    }
+    timestamps.partition_point(|timestamp| *timestamp < end)
+}
+
 /// The two samples of a span that are nearest to its beginning, or to its end, among those that have not
 /// expired, pass the filters and are no NaN.
 fn neighbours(series: &Series, range: &RangeOptions, from: u64, to: u64, is_reverse: bool) -> Neighbours {
@@ -443,4 +460,32 @@ fn neighbours(series: &Series, range: &RangeOptions, from: u64, to: u64, is_reve
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_at;
+    use martlet_base::random::Random;
+
+    #[test]
+    fn a_guess_is_what_a_search_finds() {
+        let seed = 0x6775_6573;
+        println!("seed {seed}");
+        let mut random = Random::seeded(seed);
+        for round in 0..20_000 {
+            let (count, jitter) = (1 + random.below(128), 1 + random.below([1, 3, 1000][round % 3]));
+            let mut timestamp = [0, 1 << 40, u64::MAX - 1_000_000_000][round % 7 % 3];
+            let timestamps: Vec<u64> = (0..count)
+                .map(|_| {
+                    timestamp += 1000 + random.below(jitter);
+                    timestamp
+                })
+                .collect();
+            let span = timestamps[timestamps.len() - 1] - timestamps[0];
+            let end = timestamps[0].saturating_add(random.below(span + 3000)).saturating_sub(random.below(3));
+            assert_eq!(first_at(&timestamps, end), timestamps.partition_point(|time| *time < end));
+        }
+        assert_eq!(first_at(&[], 5), 0);
+        assert_eq!(first_at(&[0, u64::MAX], u64::MAX), 1);
+    }
 }
