@@ -257,10 +257,10 @@ pub(super) static VRANGE: Command<Handler> = command("vrange", -4, vrange as Han
         "Returns elements of a vector set in the order of their names.",
     );
 
-/// The end of a range: `-` or `+`, `[name`, `(name`; `None` for anything else.
-fn bound<'a>(text: &'a [u8], open: &[u8]) -> Option<Bound<&'a [u8]>> {
+/// An end of a range: `-` or `+`, `[name`, `(name`; `None` for anything else.
+fn bound(text: &[u8]) -> Option<Bound<&[u8]>> {
     match text {
-        _ if text == open => Some(Bound::Unbounded),
+        b"-" | b"+" => Some(Bound::Unbounded),
         [b'[', name @ ..] if !name.is_empty() => Some(Bound::Included(name)),
         [b'(', name @ ..] if !name.is_empty() => Some(Bound::Excluded(name)),
         _ => None,
@@ -271,16 +271,16 @@ fn vrange(ctx: &mut Context<'_>) -> Outcome {
     if ctx.argc() > 5 {
         return Err(Error::Arity("vrange"));
     }
-    let (start, end) = (ctx.arg(2), ctx.arg(3));
-    if start == b"+" || end == b"-" {
-        return Err(Error::Fixed("ERR '-' can only be used as first argument, '+' only as second"));
-    }
-    let from = bound(start, b"-").ok_or(Error::Fixed("ERR invalid start range format"))?;
-    let to = bound(end, b"+").ok_or(Error::Fixed("ERR invalid end range format"))?;
     let count = match ctx.argc() {
         5 => Some(parse_i64(ctx.arg(4)).ok_or(Error::Fixed("ERR invalid COUNT value"))?),
         _ => None,
     };
+    let (start, end) = (ctx.arg(2), ctx.arg(3));
+    let from = bound(start).ok_or(Error::Fixed("ERR invalid start range format"))?;
+    let to = bound(end).ok_or(Error::Fixed("ERR invalid end range format"))?;
+    if start == b"+" || end == b"-" {
+        return Err(Error::Fixed("ERR '-' can only be used as first argument, '+' only as second"));
+    }
     // A negative one is no limit.
     let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let key = ctx.key(1);
