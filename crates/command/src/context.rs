@@ -63,6 +63,8 @@ pub struct Settings {
     pub presentation: Presentation,
     /// Whether no search of a vector set is left to another thread (`vset-force-single-threaded-execution`).
     pub vector_sets_inline: bool,
+    /// Whether VADD looks for an element's neighbours while others use its shard: there are several threads.
+    pub inserts_beside_others: bool,
     /// Options of filters that commands create (`bf-*`, `cf-*`).
     pub sketch: SketchSettings,
     /// What a time series begins with (`ts-*`).
@@ -134,6 +136,7 @@ impl Default for Settings {
             lazy_user_flush: false,
             shared_integers: true,
             vector_sets_inline: false,
+            inserts_beside_others: false,
             sketch: SketchSettings::default(),
             series: SeriesSettings::default(),
             presentation: Presentation::Redis,

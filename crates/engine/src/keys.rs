@@ -33,6 +33,7 @@ use crate::snapshot::{Change, Observer};
 use crate::touch::Touch;
 use crate::undo::Undo;
 
+pub use locking::ShardBusy;
 pub use parts::TimedParts;
 pub use view::{Expired, View, in_view};
 

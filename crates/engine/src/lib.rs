@@ -31,7 +31,7 @@ pub use hooks::{Awaited, Hooks, ReadyKey, ReadyKeys, Waiter, WatchFlag};
 pub use keys::moment::Contended;
 pub use keys::names::NameCut;
 pub use keys::slots::SlotPlace;
-pub use keys::{Expired, Keys, TimedParts, View, WrongType, in_view};
+pub use keys::{Expired, Keys, ShardBusy, TimedParts, View, WrongType, in_view};
 pub use lazyfree::LazyFree;
 pub use names::NamedKey;
 pub use snapshot::{HeldBytes, SavedKey, SavedKeys, SavedValue, Snapshot};

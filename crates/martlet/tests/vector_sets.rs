@@ -125,6 +125,82 @@ fn a_long_search_waits_on_another_thread() {
     assert!(calls.is_some(), "{stats}");
 }
 
+#[test]
+fn clients_of_several_threads_add_to_one_set() {
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 250;
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--io-threads", "3", "--appendonly", "yes"]);
+    let add = |client: &mut Client, random: &mut Random, name: &str| {
+        let vector: Vec<u8> = (0..16).flat_map(|_| (random.unit_f64() as f32 - 0.5).to_le_bytes()).collect();
+        let words: [&[u8]; 5] = [b"VADD", b"set", b"FP32", &vector, name.as_bytes()];
+        client.command(&words).unwrap()
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = connect(server);
+                let mut random = Random::seeded(thread as u64);
+                for round in 0..ROUNDS {
+                    let name = format!("e{thread}:{round}");
+                    assert_eq!(add(&mut client, &mut random, &name), Reply::Int(1));
+                    // Replaced, found, and now and then removed: each client sees its own changes in order.
+                    assert_eq!(add(&mut client, &mut random, &name), Reply::Int(0));
+                    let nearest = ask(&mut client, &format!("VSIM set ELE {name} TRUTH COUNT 1"));
+                    assert_eq!(nearest.items().unwrap()[0].text(), Some(name.as_bytes()));
+                    if round % 5 == 0 {
+                        assert_eq!(ask(&mut client, &format!("VREM set {name}")), Reply::Int(1));
+                    }
+                }
+            });
+        }
+    });
+    let mut client = connect(&server);
+    assert_eq!(ask(&mut client, "VCARD set"), Reply::Int((CLIENTS * ROUNDS * 4 / 5) as i64));
+    let names = ask(&mut client, "VRANGE set - +");
+    let names: Vec<String> = names
+        .items()
+        .unwrap()
+        .iter()
+        .map(|name| String::from_utf8_lossy(name.text().unwrap()).into())
+        .collect();
+    let finds_itself = |name: &&String| {
+        let found = ask(&mut client, &format!("VSIM set ELE {name} COUNT 1"));
+        found.items().unwrap()[0].text() == Some(name.as_bytes())
+    };
+    let found = names.iter().filter(finds_itself).count();
+    assert!(found * 100 >= names.len() * 99, "{found} of {} are reached by walks", names.len());
+
+    // Another client takes the key away again and again while neighbours are looked for.
+    std::thread::scope(|scope| {
+        for thread in 0..CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = connect(server);
+                let mut random = Random::seeded(100 + thread as u64);
+                for round in 0..2 * ROUNDS {
+                    let reply = add(&mut client, &mut random, &format!("e{thread}:{round}"));
+                    assert!(reply.integer().is_some() || reply.is_error(), "{reply:?}");
+                }
+            });
+        }
+        let mut client = connect(&server);
+        for round in 0..20 {
+            ask_ok(&mut client, "RENAME set hidden");
+            let line = if round % 2 == 0 { "SET set text" } else { "VADD set VALUES 2 1 2 few" };
+            ask(&mut client, line);
+            ask_ok(&mut client, "RENAME hidden set");
+        }
+    });
+    ask_ok(&mut client, "DEBUG RELOAD");
+    let digest = ask(&mut client, "DEBUG DIGEST");
+    drop(client);
+    drop(server);
+    let server = start(directory.path(), &["--appendonly", "yes"]);
+    assert_eq!(ask(&mut connect(&server), "DEBUG DIGEST"), digest, "effects are recorded in their order");
+}
+
 /// Requests; a letter after `$` is drawn: `k` a key, `e` an element, `v` a vector, `n` a small number.
 const REQUESTS: &[&str] = &[
     "VADD $k VALUES 3 $v $e",
@@ -151,11 +227,17 @@ const REQUESTS: &[&str] = &[
     "VRANGE $k - ($e $n",
     "VRANGE $k [$e [$e",
     "VRANGE $k $e +",
+    "VRANGE $k + [$e",
+    "VRANGE $k $e - x",
+    "VLINKS $k nobody WITHSCORES",
+    "VRANDMEMBER $k 0",
     "VSIM $k ELE $e TRUTH COUNT 100 WITHSCORES",
     "VSIM $k VALUES 3 $v TRUTH WITHSCORES COUNT $n",
     "VSIM $k VALUES 2 $n 1 TRUTH WITHSCORES COUNT 30",
     "VSIM $k ELE $e TRUTH COUNT 100 WITHSCORES FILTER .n>$n",
     "VSIM $k ELE $e TRUTH COUNT 100 WITHSCORES EPSILON 0.$n",
+    "VSIM $k ELE $e TRUTH COUNT 100 WITHSCORES WITHATTRIBS",
+    "VSIM $k VALUES 3 $v COUNT 100 WITHSCORES FILTER .t==\"x$n\"||.n<$n",
     "VSIM $k ELE $e COUNT x",
     "VSIM $k ELE $e FILTER .n>",
     "VSIM $k ELE $e EF 0",
@@ -176,15 +258,39 @@ fn draw(request: &str, random: &mut Random) -> Vec<String> {
     words
 }
 
-/// The numbers of a search's or a vector's reply; of any other reply everything. Names of equal scores come
-/// in any order, and servers write the same number with more digits or fewer.
+/// The types of a reply's parts, in their order, and the numbers in it.
+fn dissect(reply: &Reply, types: &mut String, numbers: &mut Vec<f64>) {
+    let mut each = |type_byte: char, parts: &mut dyn Iterator<Item = &Reply>| {
+        types.push(type_byte);
+        parts.for_each(|part| dissect(part, types, numbers));
+    };
+    match reply {
+        Reply::Array(items) => each('*', &mut items.iter()),
+        Reply::Map(pairs) => each('%', &mut pairs.iter().flat_map(|(key, value)| [key, value])),
+        Reply::Double(text) => {
+            types.push(',');
+            numbers.extend(String::from_utf8_lossy(text).parse::<f64>());
+        }
+        Reply::Bulk(text) => {
+            types.push('$');
+            numbers.extend(String::from_utf8_lossy(text).parse::<f64>());
+        }
+        // An attribute, or none.
+        Reply::Null | Reply::NullBulk => types.push('$'),
+        other => types.push_str(&format!("{other:?}")),
+    }
+}
+
+/// The types and numbers of a search's or a vector's reply; of any other reply everything. Names of equal scores
+/// come in any order, and servers write the same number with more digits or fewer.
 fn comparable(words: &[String], reply: &Reply) -> (String, Vec<f64>) {
     let is_numeric = ["VSIM", "VEMB"].contains(&&*words[0]) && !reply.is_error();
-    let numbers = |reply: &Reply| -> Vec<f64> {
-        let texts = reply.items().unwrap_or_default().iter();
-        texts.filter_map(|text| std::str::from_utf8(text.text()?).ok()?.parse().ok()).collect()
-    };
-    if is_numeric { (String::new(), numbers(reply)) } else { (format!("{reply:?}"), Vec::new()) }
+    let (mut types, mut numbers) = (String::new(), Vec::new());
+    match is_numeric {
+        true => dissect(reply, &mut types, &mut numbers),
+        false => types = format!("{reply:?}"),
+    }
+    (types, numbers)
 }
 
 #[test]
@@ -210,6 +316,10 @@ fn generated_commands_get_equal_replies() {
     let mut random = Random::seeded(seed);
     let count = number("MARTLET_VECTOR_COMMANDS").unwrap_or(2_000);
     for step in 0..count {
+        if step % 500 == 0 {
+            let hello = ["HELLO", if step % 1000 == 0 { "2" } else { "3" }];
+            assert!(!client.command(&hello).unwrap().is_error() && !peer.command(&hello).unwrap().is_error());
+        }
         let request = REQUESTS[random.below(REQUESTS.len() as u64) as usize];
         let words = draw(request, &mut random);
         let (ours, theirs) = (client.command(&words).unwrap(), peer.command(&words).unwrap());

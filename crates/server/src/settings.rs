@@ -53,6 +53,7 @@ pub fn from_config(config: &Config) -> Settings {
         lazy_user_flush: config.lazyfree_lazy_user_flush,
         sketch: sketch_settings(config),
         vector_sets_inline: config.vset_force_single_threaded_execution,
+        inserts_beside_others: config.io_threads > 1 && !config.vset_force_single_threaded_execution,
         shared_integers: config.presents_as == PresentsAs::Redis
             && (config.maxmemory_bytes == 0 || !has_clocks(config.maxmemory_policy)),
         presentation: presentation(config),

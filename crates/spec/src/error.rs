@@ -52,6 +52,10 @@ pub enum Error {
     /// request is to be run again with them.
     #[error("TRYAGAIN Keys that are linked to the request's are in use")]
     NeedsShards,
+    /// A busy script has locked the shard that the request had given up for a while: nothing was changed. The
+    /// server answers as to any request that meets a busy script.
+    #[error("BUSY A script is using the request's keys")]
+    ShardBusy,
     /// Not for this node of the cluster: where to go, or why nowhere.
     #[error("{0}")]
     Redirect(String),

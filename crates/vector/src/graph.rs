@@ -23,6 +23,7 @@
 
 mod layer;
 mod link;
+mod neighbours;
 mod page;
 mod queue;
 mod repair;
@@ -32,6 +33,7 @@ mod shape;
 mod snapshot;
 mod store;
 
+pub use neighbours::Neighbours;
 pub use restore::{GraphBuilder, RestoreError, RestoredNode};
 pub use shape::{Config, LEVEL_MAX, M_MAX, M_MIN, Metric, StoredVector};
 pub use snapshot::{FreeSlices, NodeView, SavedLayer, Snapshot};
@@ -43,7 +45,7 @@ use link::Pressure;
 use page::PAGE_SLOTS;
 use queue::{Candidate, SLOTS_MAX};
 use repair::EntryPoint;
-use search::{Filtered, Scratch, with_scratch};
+use search::{Filtered, with_scratch};
 use shape::Shape;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -152,6 +154,8 @@ pub struct Graph<T> {
     retired: Mutex<Vec<Retired<T>>>,
     count: AtomicUsize,
     last_id: AtomicU64,
+    /// Levels that were drawn before their node had an id.
+    drawn: AtomicU64,
     bytes: AtomicUsize,
 }
 
@@ -173,6 +177,7 @@ impl<T: Payload> Graph<T> {
             retired: Mutex::new(Vec::new()),
             count: AtomicUsize::new(0),
             last_id: AtomicU64::new(0),
+            drawn: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
         })
     }
@@ -260,14 +265,21 @@ impl<T: Payload> Graph<T> {
     /// Any of [`VectorError`]; nothing has changed then.
     pub fn insert(&self, components: &[f32], payload: T, ef: usize) -> Result<u32, VectorError> {
         let vector = self.encode(components)?;
-        self.insert_encoded(&vector, payload, ef)
+        self.insert_encoded(&vector, payload, ef, None)
     }
 
-    /// As [`Graph::insert`], of a vector that [`Graph::encode`] has made ready.
+    /// As [`Graph::insert`], of a vector that [`Graph::encode`] has made ready, and beside `neighbours` if they
+    /// were found before and most of them are still there.
     ///
     /// # Errors
     /// [`VectorError::Full`].
-    pub fn insert_encoded(&self, vector: &StoredVector, payload: T, ef: usize) -> Result<u32, VectorError> {
+    pub fn insert_encoded(
+        &self,
+        vector: &StoredVector,
+        payload: T,
+        ef: usize,
+        neighbours: Option<&Neighbours>,
+    ) -> Result<u32, VectorError> {
         if vector.as_bytes().len() != self.shape.stored_bytes() {
             return Err(VectorError::NotAVector);
         }
@@ -275,13 +287,16 @@ impl<T: Payload> Graph<T> {
         let core = self.read();
         let writer = self.writer(&core);
         let id = self.last_id.fetch_add(1, Ordering::AcqRel) + 1;
-        let level = self.shape.level_of(id);
+        let found = neighbours.and_then(|found| found.present(writer.view, self.entry_point()));
+        let level = found.as_ref().map_or_else(|| self.shape.level_of(id), |(level, _)| *level);
         self.bytes.fetch_add(payload_bytes(&payload), Ordering::Relaxed);
         writer.fill(slot, id, level, vector, Arc::new(payload));
         self.count.fetch_add(1, Ordering::AcqRel);
         let new = EntryPoint { slot, level };
         if let Some(entry) = self.entry_or_begin(new) {
-            with_scratch(|scratch| self.link_new(&writer, new, entry, ef.max(1), scratch));
+            let query = writer.view.operand(slot);
+            let look = || with_scratch(|scratch| writer.view.neighbours(query, level, entry, ef, scratch));
+            self.link_new(&writer, slot, &found.map_or_else(look, |(_, layers)| layers));
             self.raise_entry(new);
         }
         drop(core);
@@ -312,36 +327,19 @@ impl<T: Payload> Graph<T> {
         }
     }
 
-    /// Finds the new node's neighbours on each layer, then links it, from layer 0 upwards: a walk that meets
-    /// it above can continue from it below.
-    fn link_new(
-        &self,
-        writer: &Writer<'_, T>,
-        new: EntryPoint,
-        entry: EntryPoint,
-        ef: usize,
-        scratch: &mut Scratch,
-    ) {
+    /// Links a new node, from layer 0 upwards: a walk that meets it above can continue from it below.
+    fn link_new(&self, writer: &Writer<'_, T>, slot: u32, layers: &[Vec<Candidate>]) {
         let view = writer.view;
-        let query = view.operand(new.slot);
-        let top = new.level.min(entry.level);
-        let mut nearest = view.descend(query, entry.slot, entry.level, top, scratch);
-        let mut layers: Vec<Vec<Candidate>> = Vec::with_capacity(top as usize + 1);
-        for level in (0..=top as usize).rev() {
-            view.walk(query, nearest, ef, level, scratch);
-            nearest = scratch.found.first().map_or(nearest, |found| found.slot());
-            layers.push(scratch.found.clone());
-        }
         let m = self.shape.config.m;
-        for (level, candidates) in layers.iter().rev().enumerate() {
-            writer.connect(new.slot, level, candidates, m, Pressure::None);
-            if level == 0 && view.layer(new.slot, 0).count() < m / 2 {
-                writer.connect(new.slot, 0, candidates, m, Pressure::Some);
-                if view.layer(new.slot, 0).count() < (m / 4).max(1) {
-                    writer.connect(new.slot, 0, candidates, (m / 4).max(1), Pressure::High);
+        for (level, candidates) in layers.iter().enumerate() {
+            writer.connect(slot, level, candidates, m, Pressure::None);
+            if level == 0 && view.layer(slot, 0).count() < m / 2 {
+                writer.connect(slot, 0, candidates, m, Pressure::Some);
+                if view.layer(slot, 0).count() < (m / 4).max(1) {
+                    writer.connect(slot, 0, candidates, (m / 4).max(1), Pressure::High);
                 }
-                if view.layer(new.slot, 0).count() == 0 {
-                    writer.adopt(new.slot, candidates);
+                if view.layer(slot, 0).count() == 0 {
+                    writer.adopt(slot, candidates);
                 }
             }
         }

@@ -10,7 +10,7 @@
 mod names;
 
 use crate::element::Element;
-use crate::graph::{Config, Graph, StoredVector, VectorError};
+use crate::graph::{Config, Graph, Neighbours, StoredVector, VectorError};
 use crate::quantise::Projection;
 use crate::saved::{self, Field, Saved, SavedError};
 use names::Names;
@@ -64,6 +64,20 @@ pub enum Attribute<'a> {
     Kept,
     /// This text; none if it is empty.
     Text(&'a [u8]),
+}
+
+/// A vector that is to be inserted into a set: encoded, and beside which elements, if that was looked for.
+pub struct Insertion {
+    graph: Arc<Graph<Element>>,
+    vector: StoredVector,
+    neighbours: Option<Neighbours>,
+}
+
+impl Insertion {
+    /// Looks for the vector's neighbours. The set may be changed beside that, by others.
+    pub fn find_neighbours(&mut self, ef: usize) {
+        self.neighbours = self.graph.neighbours(&self.vector, ef);
+    }
 }
 
 impl VectorSet {
@@ -170,6 +184,15 @@ impl VectorSet {
         Arc::make_mut(&mut self.0)
     }
 
+    /// The beginning of an insertion.
+    ///
+    /// # Errors
+    /// [`VectorError::NotAVector`].
+    pub fn insertion(&self, components: &[f32]) -> Result<Insertion, VectorError> {
+        let (graph, vector) = (Arc::clone(&self.0.graph), self.encode(components)?);
+        Ok(Insertion { graph, vector, neighbours: None })
+    }
+
     /// Adds an element, or replaces its vector; whether it is new. `ef` is the number of candidates that the
     /// search for neighbours keeps.
     ///
@@ -182,7 +205,28 @@ impl VectorSet {
         attribute: Attribute<'_>,
         ef: usize,
     ) -> Result<bool, VectorError> {
-        let vector = self.encode(components)?;
+        let insertion = self.insertion(components)?;
+        self.finish_insertion(name, &insertion, attribute, ef)
+    }
+
+    /// As [`VectorSet::insert`], with what was done for it before. Neighbours that were found in another set
+    /// are not used.
+    ///
+    /// # Errors
+    /// Any of [`VectorError`]; nothing has changed then.
+    pub fn finish_insertion(
+        &mut self,
+        name: &[u8],
+        insertion: &Insertion,
+        attribute: Attribute<'_>,
+        ef: usize,
+    ) -> Result<bool, VectorError> {
+        let Insertion { graph, vector, neighbours } = insertion;
+        if vector.len_bytes() != self.config().stored_bytes() {
+            return Err(VectorError::NotAVector);
+        }
+        // A graph that a clone shares is copied by the change, with its slots and ids.
+        let neighbours = neighbours.as_ref().filter(|_| Arc::ptr_eq(graph, &self.0.graph));
         let content = self.change();
         let old = content.names.get(name).map(|(slot, element)| (slot, Arc::clone(element)));
         let text = match (attribute, &old) {
@@ -196,7 +240,7 @@ impl VectorSet {
             // A slot is free from here on: the insertion does not fail.
             content.graph.remove(*slot);
         }
-        let slot = content.graph.insert_encoded(&vector, element, ef)?;
+        let slot = content.graph.insert_encoded(vector, element, ef, neighbours)?;
         if let Some(element) = content.graph.payload(slot) {
             content.names.put(element, slot);
         }

@@ -5,7 +5,7 @@ use martlet_spec::{Command, Cursor, Error, Flags, Outcome, command};
 use martlet_values::Vectors;
 use martlet_vector::graph::{Config, M_MAX, M_MIN, Metric, VectorError};
 use martlet_vector::quantise::{DIMENSION_MAX, Encoding, Projection};
-use martlet_vector::set::{Attribute, VectorSet};
+use martlet_vector::set::{Attribute, Insertion, VectorSet};
 
 use super::{GROUP, INVALID_VECTOR, KEY, exploration, vector};
 use crate::Handler;
@@ -116,12 +116,37 @@ impl<'a> Addition<'a> {
         VectorSet::new(Config { dimension, encoding, metric, m, seed }, projection).ok_or(INVALID_VECTOR)
     }
 
-    fn insert(&self, set: &mut VectorSet) -> Result<bool, Error> {
-        set.insert(self.name, &self.components, self.attribute, self.ef).map_err(|error| match error {
+    fn insert(&self, set: &mut VectorSet, begun: Option<&Insertion>) -> Result<bool, Error> {
+        let inserted = match begun {
+            Some(begun) => set.finish_insertion(self.name, begun, self.attribute, self.ef),
+            None => set.insert(self.name, &self.components, self.attribute, self.ef),
+        };
+        inserted.map_err(|error| match error {
             VectorError::NotAVector => INVALID_VECTOR,
             VectorError::Full => Error::Fixed("ERR the vector set has as many elements as it can have"),
         })
     }
+}
+
+/// Elements from which on neighbours are looked for without the shard's lock: for fewer, linking takes longer.
+const UNLOCKED_MIN: usize = 128;
+
+/// Looks for the neighbours of the element to be, while others use the key and its shard; `None` where there is
+/// too little to gain, or more than the request depends on the lock (in MULTI, in scripts, for a replica's
+/// primary). The element is linked under the lock, with those neighbours that are still there then. So a
+/// client's elements are added in the order of its requests, and each at one moment.
+fn begin(ctx: &mut Context<'_>, key: &Key<'_>, addition: &Addition<'_>) -> Result<Option<Insertion>, Error> {
+    let is_alone = ctx.deny_blocking || ctx.first_key.is_none();
+    if is_alone || !ctx.settings.inserts_beside_others {
+        return Ok(None);
+    }
+    let set = ctx.keys.get(key).and_then(|entry| entry.object::<Vectors>());
+    let set = set.filter(|set| set.len() >= UNLOCKED_MIN && addition.check(set).is_ok());
+    let Some(mut begun) = set.and_then(|set| set.insertion(&addition.components).ok()) else {
+        return Ok(None);
+    };
+    ctx.keys.unlocked(|| begun.find_neighbours(addition.ef)).map_err(|_| Error::ShardBusy)?;
+    Ok(Some(begun))
 }
 
 fn vadd(ctx: &mut Context<'_>) -> Outcome {
@@ -130,10 +155,11 @@ fn vadd(ctx: &mut Context<'_>) -> Outcome {
         return Err(INVALID_VECTOR);
     }
     let key = ctx.key(1);
+    let begun = begin(ctx, &key, &addition)?;
     let present = match ctx.keys.write::<Vectors>(&key)? {
         Some(mut set) => {
             addition.check(&set)?;
-            Some(addition.insert(&mut set)?)
+            Some(addition.insert(&mut set, begun.as_ref())?)
         }
         None => None,
     };
@@ -141,7 +167,7 @@ fn vadd(ctx: &mut Context<'_>) -> Outcome {
         Some(is_new) => is_new,
         None => {
             let mut set = addition.new_set(ctx.keys.random.next_u64())?;
-            addition.insert(&mut set)?;
+            addition.insert(&mut set, None)?;
             ctx.keys.set_value(&key, Vectors(set).into_value(), None);
             true
         }

@@ -7,6 +7,10 @@ use martlet_base::limits::SHARD_COUNT;
 use super::Keys;
 use crate::shards::{LockedShards, ShardSet};
 
+/// A shard that a busy script has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardBusy;
+
 impl Keys {
     /// Locks one shard. Nothing may be locked.
     #[inline]
@@ -191,6 +195,22 @@ impl Keys {
             self.lock_shards(before);
         }
         is_locked
+    }
+
+    /// Runs `work` with the locked shard unlocked, and locks it again: for a request that needs nothing of the
+    /// keys for a while and has changed nothing yet. What it read before may have changed. `None`, and `work`
+    /// has not run, unless exactly one shard is locked and there are no effects to record.
+    ///
+    /// # Errors
+    /// [`ShardBusy`]; then no shard is locked any more.
+    pub fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> Result<Option<R>, ShardBusy> {
+        let LockedShards::One(shard) = self.locked else { return Ok(None) };
+        if self.change.is_some() || self.effects.has_news() || !self.effects.pending().is_empty() {
+            return Ok(None);
+        }
+        self.release();
+        let result = work();
+        if self.lock_shard_unless_busy(shard) { Ok(Some(result)) } else { Err(ShardBusy) }
     }
 
     /// Locks more shards besides the locked ones; false, and nothing has changed, if one of them is not free

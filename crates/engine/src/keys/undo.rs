@@ -45,6 +45,7 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use crate::keys::ShardBusy;
     use martlet_base::random::Random;
     use martlet_keyspace::ExpiryChange;
     use martlet_types::list::{End, List};
@@ -141,6 +142,36 @@ mod tests {
         assert!(one.relock_wanted());
         assert_eq!(one.locked_shards(), [3, 5, 9, 700]);
         one.release();
+    }
+
+    #[test]
+    fn a_shard_is_unlocked_for_a_while() {
+        let engine = engine();
+        let (mut one, mut other) = (keys(engine, 0), keys(engine, 1));
+        one.lock_shard(9);
+        let mut use_it = || {
+            other.lock_shard(9);
+            other.release();
+            7
+        };
+        assert_eq!(one.unlocked(&mut use_it), Ok(Some(7)));
+        assert_eq!(one.locked_shards(), [9]);
+        one.release();
+        // Not beside other shards.
+        one.lock_shards(vec![3, 9]);
+        assert_eq!(one.unlocked(|| 7), Ok(None));
+        assert_eq!(one.locked_shards(), [3, 9]);
+        one.release();
+        assert_eq!(one.unlocked(|| 7), Ok(None));
+        // A busy script locks it in between.
+        one.lock_shard(9);
+        let steal = || {
+            other.lock_shard(9);
+            engine.busy_scripts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        };
+        assert_eq!(one.unlocked(steal), Err(ShardBusy));
+        assert!(one.has_no_shards());
+        other.release();
     }
 
     #[test]

@@ -521,6 +521,8 @@ impl Worker {
     /// Answers with an error, and counts it.
     #[cold]
     pub(crate) fn fail(&mut self, reply: &mut Reply, entry: &Entry, error: &Error) {
+        let busy = matches!(error, Error::ShardBusy).then(|| self.busy_error());
+        let error = busy.as_ref().unwrap_or(error);
         reply.error(self.presentation().error_text(Some(entry.spec), error));
         self.stats().commands[entry.stats_id].failed.add(1);
         self.count_error(&error.to_string());

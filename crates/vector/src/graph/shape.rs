@@ -39,6 +39,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Bytes of a stored vector.
+    pub fn stored_bytes(&self) -> usize {
+        self.encoding.stored_bytes(self.dimension)
+    }
+
     /// Whether a graph can be made with it.
     pub fn is_valid(&self) -> bool {
         let is_measurable = self.encoding == Encoding::F32 || self.metric == Metric::Cosine;
@@ -69,6 +74,11 @@ impl StoredVector {
             u64::from_ne_bytes(padded)
         };
         StoredVector { words: bytes.chunks(8).map(word).collect(), bytes: bytes.len(), range, length }
+    }
+
+    /// The number of stored bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The stored bytes.
@@ -121,8 +131,7 @@ fn q8_distance(dot: i32, a: f32, b: f32) -> f32 {
 
 impl Shape {
     pub(super) fn new(config: Config) -> Shape {
-        let stored_bytes = config.encoding.stored_bytes(config.dimension);
-        Shape { config, kernels: Kernels::best(), stored_bytes }
+        Shape { config, kernels: Kernels::best(), stored_bytes: config.stored_bytes() }
     }
 
     /// Bytes of a stored vector.

@@ -143,6 +143,7 @@ impl<T: Payload> Snapshot<T> {
             retired: Mutex::new(Vec::new()),
             count: AtomicUsize::new(self.count),
             last_id: AtomicU64::new(self.last_id),
+            drawn: AtomicU64::new(self.last_id),
         }
     }
 

@@ -358,6 +358,6 @@ fn elements_that_do_not_fit_are_refused() {
     assert_eq!(saved.graph.insert(&[1.0], element(), 10), Err(VectorError::NotAVector));
     let other = read(&sets()[1].1).unwrap();
     let vector = other.graph.encode(&[1.0, 2.0, 3.0]).unwrap();
-    assert_eq!(saved.graph.insert_encoded(&vector, element(), 10), Err(VectorError::NotAVector));
+    assert_eq!(saved.graph.insert_encoded(&vector, element(), 10, None), Err(VectorError::NotAVector));
     assert!(saved.graph.search(&vector, &SearchOptions::nearest(1, 10)).is_empty());
 }

@@ -36,6 +36,9 @@ fn check(set: &VectorSet, model: &Model) {
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u8, [i8; 3], Option<bool>),
+    /// Looks for the neighbours of a vector that is inserted later.
+    Begin([i8; 3]),
+    Finish(u8),
     Remove(u8),
     Attribute(u8, bool),
     Clone,
@@ -46,6 +49,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0..60u8, proptest::array::uniform3(-9..9i8), proptest::option::of(any::<bool>()))
             .prop_map(|(name, vector, attribute)| Step::Insert(name, vector, attribute)),
+        2 => proptest::array::uniform3(-9..9i8).prop_map(Step::Begin),
+        2 => (0..60u8).prop_map(Step::Finish),
         3 => (0..60u8).prop_map(Step::Remove),
         1 => (0..60u8, any::<bool>()).prop_map(|(name, has)| Step::Attribute(name, has)),
         1 => Just(Step::Clone),
@@ -74,6 +79,7 @@ proptest! {
     fn a_set_is_what_its_model_is(steps in steps()) {
         let (mut set, mut model) = (empty(3), Model::new());
         let mut frozen: Vec<(VectorSet, Model)> = Vec::new();
+        let mut begun = Vec::new();
         for step in steps {
             match step {
                 Step::Insert(name, vector, attribute) => {
@@ -91,6 +97,18 @@ proptest! {
                     let is_new = set.insert(&name, &vector, attribute, 20).unwrap();
                     prop_assert_eq!(is_new, model.insert(name, (vector, text)).is_none());
                 }
+                Step::Begin(vector) => {
+                    let vector = vector.map(f32::from);
+                    let mut insertion = set.insertion(&vector).unwrap();
+                    insertion.find_neighbours(20);
+                    begun.push((vector, insertion));
+                }
+                Step::Finish(name) => if let Some((vector, insertion)) = begun.pop() {
+                    let name = vec![b'n', name];
+                    let old = model.get(&name).and_then(|(_, attribute)| attribute.clone());
+                    let is_new = set.finish_insertion(&name, &insertion, Attribute::Kept, 20).unwrap();
+                    prop_assert_eq!(is_new, model.insert(name, (vector, old)).is_none());
+                },
                 Step::Remove(name) => {
                     let name = vec![b'n', name];
                     prop_assert_eq!(set.remove(&name), model.remove(&name).is_some());
@@ -152,6 +170,8 @@ fn vectors_are_projected_and_refused_as_the_configuration_says() {
     assert_eq!(set.insert(b"b", &[1.0], Attribute::Kept, 10), Err(VectorError::NotAVector));
     assert_eq!(set.insert(b"b", &[1.0, f32::NAN, 1.0], Attribute::Kept, 10), Err(VectorError::NotAVector));
     assert_eq!(set.len(), 1);
+    let other = empty(3).insertion(&[1.0, 2.0, 3.0]).unwrap();
+    assert_eq!(set.finish_insertion(b"b", &other, Attribute::Kept, 10), Err(VectorError::NotAVector));
     let loaded = reload(&set);
     assert_eq!(loaded.projection(), set.projection());
     assert_eq!(loaded.get(b"a").unwrap().1, set.get(b"a").unwrap().1);
