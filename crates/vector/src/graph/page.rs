@@ -4,7 +4,8 @@
 //!
 //! A page carries the generation of the graph that made it. A graph writes only to pages of its own
 //! generation, and takes a fresh generation with every snapshot: pages that a snapshot can see never
-//! change.
+//! change. The first page begins with room for a few slots and is copied when it needs more, so that a small
+//! graph is small.
 
 use super::layer::{self, HEADER_WORDS, Layer};
 use super::shape::Shape;
@@ -14,8 +15,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Slots in a page.
+/// Slots of a page.
 pub(super) const PAGE_SLOTS: usize = 64;
+/// Slots for which the first page has room at first.
+const ROOM_MIN: usize = 4;
+
+/// The slots for which page `number` has room if `index` is one of them.
+#[inline]
+pub(super) fn room(number: usize, index: usize) -> usize {
+    if number > 0 { PAGE_SLOTS } else { (index + 1).next_power_of_two().clamp(ROOM_MIN, PAGE_SLOTS) }
+}
 /// The level of a slot without a node.
 pub(super) const FREE: u32 = u32::MAX;
 
@@ -89,11 +98,25 @@ struct Node<T> {
     payload: UnsafeCell<Option<Arc<T>>>,
 }
 
-/// Links, ids and payloads of 64 slots.
+impl<T> Node<T> {
+    /// A slot without a node.
+    fn free() -> Node<T> {
+        Node {
+            id: AtomicU64::new(0),
+            level: AtomicU32::new(FREE),
+            spill: AtomicPtr::new(std::ptr::null_mut()),
+            payload: UnsafeCell::new(None),
+        }
+    }
+}
+
+/// Links, ids and payloads of up to 64 slots. Slots beyond them are free.
 pub(super) struct NodePage<T> {
     pub(super) generation: u64,
-    nodes: [Node<T>; PAGE_SLOTS],
+    nodes: Box<[Node<T>]>,
     links: Box<[AtomicU32]>,
+    /// Words from a node's links to the next one's.
+    stride: usize,
 }
 
 // SAFETY: payloads are the only cells; they are written only while no other thread reaches their slot (see
@@ -103,34 +126,36 @@ unsafe impl<T: Send + Sync> Send for NodePage<T> {}
 unsafe impl<T: Send + Sync> Sync for NodePage<T> {}
 
 impl<T> NodePage<T> {
-    /// A page of free slots.
-    pub(super) fn new(generation: u64, shape: &Shape) -> NodePage<T> {
-        let node = |_| Node {
-            id: AtomicU64::new(0),
-            level: AtomicU32::new(FREE),
-            spill: AtomicPtr::new(std::ptr::null_mut()),
-            payload: UnsafeCell::new(None),
-        };
-        let words = PAGE_SLOTS * shape.links_stride();
+    /// A page of `room` free slots.
+    pub(super) fn new(generation: u64, shape: &Shape, room: usize) -> NodePage<T> {
+        let stride = shape.links_stride();
         NodePage {
             generation,
-            nodes: std::array::from_fn(node),
-            links: (0..words).map(|_| AtomicU32::new(0)).collect(),
+            nodes: (0..room).map(|_| Node::free()).collect(),
+            links: (0..room * stride).map(|_| AtomicU32::new(0)).collect(),
+            stride,
         }
     }
 
     /// Bytes of a page, spills and payloads apart, as the heap has them.
-    pub(super) fn page_bytes(shape: &Shape) -> usize {
-        size_of::<NodePage<T>>() + 2 * size_of::<usize>() + PAGE_SLOTS * shape.links_stride() * 4
+    pub(super) fn page_bytes(shape: &Shape, room: usize) -> usize {
+        let slot = size_of::<Node<T>>() + shape.links_stride() * 4;
+        size_of::<NodePage<T>>() + 2 * size_of::<usize>() + room * slot
     }
 
-    /// A copy that `generation` may write to.
+    /// The number of slots.
+    pub(super) fn room(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A copy that `generation` may write to, with room for at least `room` slots.
     ///
     /// # Safety
     /// No thread writes a payload of this page during the call.
-    pub(super) unsafe fn copy(&self, generation: u64) -> NodePage<T> {
+    pub(super) unsafe fn copy(&self, generation: u64, room: usize) -> NodePage<T> {
+        let room = room.max(self.room());
         let node = |index: usize| {
-            let from = &self.nodes[index];
+            let Some(from) = self.nodes.get(index) else { return Node::free() };
             // SAFETY: the caller guarantees that no payload is written.
             let payload = unsafe { (*from.payload.get()).clone() };
             let spill = self
@@ -143,13 +168,19 @@ impl<T> NodePage<T> {
                 payload: UnsafeCell::new(payload),
             }
         };
-        let copied = self.links.iter().map(|word| AtomicU32::new(word.load(Ordering::Acquire)));
-        NodePage { generation, nodes: std::array::from_fn(node), links: copied.collect() }
+        let copied = self.links.iter().map(|word| word.load(Ordering::Acquire));
+        let links = copied.chain(std::iter::repeat(0)).take(room * self.stride).map(AtomicU32::new);
+        NodePage {
+            generation,
+            nodes: (0..room).map(node).collect(),
+            links: links.collect(),
+            stride: self.stride,
+        }
     }
 
     /// The node's level; `FREE` when the slot has none.
     pub(super) fn level(&self, index: usize) -> u32 {
-        self.nodes[index].level.load(Ordering::Acquire)
+        self.nodes.get(index).map_or(FREE, |node| node.level.load(Ordering::Acquire))
     }
 
     /// Publishes the level, and with it all that was written to the slot before.
@@ -204,8 +235,8 @@ impl<T> NodePage<T> {
     /// The inline words of layer 0.
     #[inline]
     pub(super) fn inline(&self, index: usize) -> Layer<'_> {
-        let stride = self.links.len() / PAGE_SLOTS;
-        Layer::new(&self.links[index * stride..(index + 1) * stride])
+        let words = self.links.get(index * self.stride..(index + 1) * self.stride);
+        Layer::new(words.unwrap_or_default())
     }
 
     /// The links on `level`; an empty layer when the node has none there.
@@ -227,7 +258,7 @@ impl<T> NodePage<T> {
 
 impl<T> Drop for NodePage<T> {
     fn drop(&mut self) {
-        for index in 0..PAGE_SLOTS {
+        for index in 0..self.room() {
             drop(self.set_spill(index, None));
         }
     }
@@ -238,14 +269,20 @@ struct VectorHeader {
     references: AtomicUsize,
     generation: u64,
     bytes: usize,
+    room: usize,
 }
 
-/// Bytes before the vectors: a cache line.
-const VECTORS_OFFSET: usize = 64;
+/// Bytes before the ranges: a cache line.
+const RANGES_OFFSET: usize = 64;
+/// Bytes before the former lengths.
+const LENGTHS_OFFSET: usize = RANGES_OFFSET + PAGE_SLOTS * size_of::<f32>();
+/// Bytes before the vectors.
+const VECTORS_OFFSET: usize = LENGTHS_OFFSET + PAGE_SLOTS * size_of::<f32>();
 
-const _: () = assert!(size_of::<VectorHeader>() <= VECTORS_OFFSET && HEADER_WORDS == 2);
+const _: () = assert!(size_of::<VectorHeader>() <= RANGES_OFFSET && VECTORS_OFFSET % 64 == 0);
+const _: () = assert!(HEADER_WORDS == 2);
 
-/// A shared reference to the vectors of 64 slots: one allocation, aligned to a cache line. Behind the
+/// A shared reference to the vectors of up to 64 slots: one allocation, aligned to a cache line. Before the
 /// vectors stand their ranges and their former lengths, 64 f32 each.
 pub(super) struct VectorPage {
     block: NonNull<u8>,
@@ -258,21 +295,26 @@ unsafe impl Sync for VectorPage {}
 
 impl VectorPage {
     /// Zeroed vectors.
-    pub(super) fn new(generation: u64, shape: &Shape) -> VectorPage {
-        let bytes = Self::page_bytes(shape);
+    pub(super) fn new(generation: u64, shape: &Shape, room: usize) -> VectorPage {
+        let bytes = Self::page_bytes(shape, room);
         let layout = Self::layout(bytes);
         // SAFETY: the size is not zero.
         let block = unsafe { alloc_zeroed(layout) };
         let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
-        let header = VectorHeader { references: AtomicUsize::new(1), generation, bytes };
+        let header = VectorHeader { references: AtomicUsize::new(1), generation, bytes, room };
         // SAFETY: the block is ours, aligned to 64, and larger than the header.
         unsafe { block.cast::<VectorHeader>().write(header) };
         VectorPage { block }
     }
 
     /// Bytes of a page on the heap.
-    pub(super) fn page_bytes(shape: &Shape) -> usize {
-        VECTORS_OFFSET + PAGE_SLOTS * (shape.vector_stride() + 8)
+    pub(super) fn page_bytes(shape: &Shape, room: usize) -> usize {
+        VECTORS_OFFSET + room * shape.vector_stride()
+    }
+
+    /// The number of slots.
+    pub(super) fn room(&self) -> usize {
+        self.header().room
     }
 
     fn layout(bytes: usize) -> Layout {
@@ -290,17 +332,17 @@ impl VectorPage {
         self.header().generation
     }
 
-    /// A copy that `generation` may write to.
+    /// A copy that `generation` may write to, with room for at least `room` slots.
     ///
     /// # Safety
     /// No thread writes to this page during the call.
-    pub(super) unsafe fn copy(&self, generation: u64, shape: &Shape) -> VectorPage {
-        let copied = VectorPage::new(generation, shape);
-        let bytes = self.header().bytes.min(copied.header().bytes) - VECTORS_OFFSET;
+    pub(super) unsafe fn copy(&self, generation: u64, shape: &Shape, room: usize) -> VectorPage {
+        let copied = VectorPage::new(generation, shape, room.max(self.room()));
+        let bytes = self.header().bytes.min(copied.header().bytes) - RANGES_OFFSET;
         // SAFETY: both blocks have that many bytes behind the header, and are different allocations.
         unsafe {
-            let from = self.block.as_ptr().add(VECTORS_OFFSET);
-            from.copy_to_nonoverlapping(copied.block.as_ptr().add(VECTORS_OFFSET), bytes);
+            let from = self.block.as_ptr().add(RANGES_OFFSET);
+            from.copy_to_nonoverlapping(copied.block.as_ptr().add(RANGES_OFFSET), bytes);
         }
         copied
     }
@@ -362,14 +404,13 @@ impl VectorAddress {
 
     /// The address of the range.
     #[inline]
-    pub(super) fn range(self, shape: &Shape) -> *mut f32 {
-        let ranges = self.block.wrapping_add(VECTORS_OFFSET + PAGE_SLOTS * shape.vector_stride());
-        ranges.cast::<f32>().wrapping_add(self.index)
+    pub(super) fn range(self) -> *mut f32 {
+        self.block.wrapping_add(RANGES_OFFSET).cast::<f32>().wrapping_add(self.index)
     }
 
     /// The address of the former length.
     #[inline]
-    pub(super) fn length(self, shape: &Shape) -> *mut f32 {
-        self.range(shape).wrapping_add(PAGE_SLOTS)
+    pub(super) fn length(self) -> *mut f32 {
+        self.block.wrapping_add(LENGTHS_OFFSET).cast::<f32>().wrapping_add(self.index)
     }
 }

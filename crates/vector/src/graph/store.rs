@@ -5,7 +5,7 @@ use martlet_base::prefetch::{CACHE_LINE_BYTES, prefetch};
 use martlet_base::sync::lock;
 
 use super::layer::Layer;
-use super::page::{FREE, NodePage, PAGE_SLOTS, Spill, VectorAddress, VectorPage};
+use super::page::{FREE, NodePage, PAGE_SLOTS, Spill, VectorAddress, VectorPage, room};
 use super::shape::{Operand, Shape, StoredVector};
 use crate::quantise::Encoding;
 use std::marker::PhantomData;
@@ -147,14 +147,14 @@ impl<'a, T> View<'a, T> {
         unsafe {
             let vector = address.vector(self.shape);
             let bytes = std::slice::from_raw_parts(vector, self.shape.stored_bytes());
-            Operand { bytes, range: *address.range(self.shape) }
+            Operand { bytes, range: *address.range() }
         }
     }
 
     /// The length that a published vector had before it was normalised.
     pub(super) fn length(self, slot: u32) -> f32 {
         // SAFETY: as for `operand`.
-        self.address(slot).map_or(1.0, |address| unsafe { *address.length(self.shape) })
+        self.address(slot).map_or(1.0, |address| unsafe { *address.length() })
     }
 
     /// Asks the processor for the links that a walk will read next.
@@ -185,7 +185,7 @@ impl<'a, T> View<'a, T> {
         if lines.has_ranges {
             ranges.extend(slots.iter().map(|slot| {
                 // SAFETY: as for `operand`.
-                self.address(*slot).map_or(0.0, |address| unsafe { *address.range(self.shape) })
+                self.address(*slot).map_or(0.0, |address| unsafe { *address.range() })
             }));
         }
         // SAFETY: the rows are vectors of this shape, which are not freed while the table is borrowed, and
@@ -242,7 +242,7 @@ impl Lines {
             prefetch(first.wrapping_add(line * CACHE_LINE_BYTES));
         }
         if self.has_ranges {
-            prefetch(address.range(shape).cast());
+            prefetch(address.range().cast());
         }
     }
 }
@@ -272,34 +272,35 @@ impl<'a, T> Writer<'a, T> {
     /// Locks the slots' pages in ascending order, and makes them this generation's own.
     pub(super) fn lock<const N: usize>(&self, slots: [u32; N]) -> Locked<'a> {
         const { assert!(N <= 3) };
-        let mut pages = slots.map(|slot| place(slot).0);
-        pages.sort_unstable();
+        let mut slots = slots;
+        slots.sort_unstable();
         let mut guards = [const { None }; 3];
         let mut last = None;
-        for (guard, page) in guards.iter_mut().zip(pages) {
+        for (guard, slot) in guards.iter_mut().zip(slots) {
+            let (page, index) = place(slot);
             if last != Some(page)
                 && let Some(entry) = self.view.table.get(page)
             {
                 *guard = Some(lock(&entry.lock));
-                self.own_nodes(entry);
+                self.own_nodes(entry, room(page, index));
             }
             last = Some(page);
         }
         Locked { _guards: guards }
     }
 
-    /// Makes the node page writable. The page is locked.
-    fn own_nodes(&self, entry: &Entry<T>) {
+    /// Makes the node page writable, with room for as many slots. The page is locked.
+    fn own_nodes(&self, entry: &Entry<T>, room: usize) {
+        let before = entry.page().map_or(0, NodePage::room);
         let page = match entry.page() {
-            Some(page) if page.generation == self.generation => return,
-            // SAFETY: payloads of a page of another generation are not written by any thread.
-            Some(page) => unsafe { page.copy(self.generation) },
-            None => {
-                let bytes = NodePage::<T>::page_bytes(self.view.shape);
-                self.bytes.fetch_add(bytes, Ordering::Relaxed);
-                NodePage::new(self.generation, self.view.shape)
-            }
+            Some(page) if page.generation == self.generation && before >= room => return,
+            // SAFETY: payloads are written under the page's lock, which this thread has.
+            Some(page) => unsafe { page.copy(self.generation, room) },
+            None => NodePage::new(self.generation, self.view.shape, room),
         };
+        let bytes =
+            |room: usize| if room == 0 { 0 } else { NodePage::<T>::page_bytes(self.view.shape, room) };
+        self.bytes.fetch_add(bytes(page.room()) - bytes(before), Ordering::Relaxed);
         let new = Arc::into_raw(Arc::new(page)).cast_mut();
         let old = entry.nodes.swap(new, Ordering::AcqRel);
         if !old.is_null() {
@@ -308,20 +309,23 @@ impl<'a, T> Writer<'a, T> {
         }
     }
 
-    /// Makes the vector page writable. The page is locked.
-    fn own_vectors(&self, entry: &Entry<T>) {
+    /// Makes the vector page writable, with room for as many slots. The page is locked.
+    fn own_vectors(&self, entry: &Entry<T>, room: usize) {
+        let shape = self.view.shape;
         let Some(old) = entry.vectors_owned() else {
-            self.bytes.fetch_add(VectorPage::page_bytes(self.view.shape), Ordering::Relaxed);
-            let new = VectorPage::new(self.generation, self.view.shape);
+            self.bytes.fetch_add(VectorPage::page_bytes(shape, room), Ordering::Relaxed);
+            let new = VectorPage::new(self.generation, shape, room);
             entry.vectors.store(new.into_raw(), Ordering::Release);
             return;
         };
-        if old.generation() == self.generation {
+        if old.generation() == self.generation && old.room() >= room {
             std::mem::forget(old);
             return;
         }
-        // SAFETY: a vector page of another generation is not written by any thread.
-        let new = unsafe { old.copy(self.generation, self.view.shape) };
+        // SAFETY: vectors are written under the page's lock, which this thread has.
+        let new = unsafe { old.copy(self.generation, shape, room) };
+        let added = VectorPage::page_bytes(shape, new.room()) - VectorPage::page_bytes(shape, old.room());
+        self.bytes.fetch_add(added, Ordering::Relaxed);
         entry.vectors.store(new.into_raw(), Ordering::Release);
         self.retire(Retired::Vectors(old));
     }
@@ -335,7 +339,7 @@ impl<'a, T> Writer<'a, T> {
         let locked = self.lock([slot]);
         let (number, index) = place(slot);
         let Some(entry) = self.view.table.get(number) else { return };
-        self.own_vectors(entry);
+        self.own_vectors(entry, room(number, index));
         let (Some(address), Some(page)) = (self.view.address(slot), entry.page()) else { return };
         let shape = self.view.shape;
         let length = vector.as_bytes().len().min(shape.stored_bytes());
@@ -343,8 +347,8 @@ impl<'a, T> Writer<'a, T> {
         // this generation's own; all addresses lie within it.
         unsafe {
             vector.as_bytes().as_ptr().copy_to_nonoverlapping(address.vector(shape), length);
-            *address.range(shape) = vector.range;
-            *address.length(shape) = vector.length;
+            *address.range() = vector.range;
+            *address.length() = vector.length;
             page.set_payload(index, Some(payload));
         }
         let spill = (level > 0).then(|| Box::new(Spill::new(level, shape.capacity(1))));

@@ -293,14 +293,44 @@ fn freeing_goes_in_slices() {
 fn counted_bytes(graph: &Graph<u64>) -> usize {
     let core = graph.read();
     let view = graph.view(&core);
-    let pages = core.table.iter().filter(|entry| entry.page().is_some()).count();
-    let page = page::NodePage::<u64>::page_bytes(&graph.shape) + page::VectorPage::page_bytes(&graph.shape);
+    let bytes = |room: usize| {
+        page::NodePage::<u64>::page_bytes(&graph.shape, room)
+            + page::VectorPage::page_bytes(&graph.shape, room)
+    };
+    let pages: usize =
+        core.table.iter().filter_map(|entry| entry.page()).map(|page| bytes(page.room())).sum();
     let spill = |slot: u32| {
         let (page, index) = view.page(slot).unwrap();
         page.spill(index).map_or(0, page::Spill::heap_bytes)
     };
     let spills: usize = view.slots().map(spill).sum();
-    core.table.capacity() * size_of::<Entry<u64>>() + pages * page + spills + graph.len() * 24
+    core.table.capacity() * size_of::<Entry<u64>>() + pages + spills + graph.len() * 24
+}
+
+#[test]
+fn a_small_graph_is_small_and_grows() {
+    let mut random = Random::seeded(21);
+    let graph: Graph<u64> = Graph::new(config(16, Encoding::Q8, 16)).unwrap();
+    let mut snapshots = Vec::new();
+    for index in 0..70u64 {
+        graph.insert(&vector(&mut random, 16), index, 50).unwrap();
+        let retired = graph.retired.lock().unwrap().capacity() * size_of::<Retired<u64>>();
+        assert_eq!(graph.heap_bytes(), counted_bytes(&graph) + retired);
+        if index == 0 {
+            assert!(graph.heap_bytes() < 1600, "{}", graph.heap_bytes());
+        }
+        if [0, 2, 3, 4, 20].contains(&index) {
+            snapshots.push((graph.snapshot(), index as usize + 1));
+        }
+        check(&graph);
+    }
+    for (snapshot, len) in snapshots {
+        let copy = snapshot.to_graph();
+        assert_eq!(check(&copy), len);
+        copy.insert(&vector(&mut random, 16), 1, 50).unwrap();
+        assert_eq!(check(&copy), len + 1);
+    }
+    assert_eq!(check(&graph), 70);
 }
 
 #[test]
@@ -342,8 +372,11 @@ fn threads_insert_search_and_remove_together() {
                 let mut own = Vec::new();
                 for round in 0..400u64 {
                     let components = vector(&mut random, 16);
-                    own.push(graph.insert(&components, thread as u64, 40).unwrap());
                     let query = graph.encode(&components).unwrap();
+                    // Half of the threads look for the neighbours beside the others' changes, and link later.
+                    let neighbours = (thread % 2 == 0).then(|| graph.neighbours(&query, 40)).flatten();
+                    let inserted = graph.insert_encoded(&query, thread as u64, 40, neighbours.as_ref());
+                    own.push(inserted.unwrap());
                     let hits = graph.search(&query, &SearchOptions::nearest(5, 40));
                     assert!(hits.len() <= 5 && hits.is_sorted_by(|a, b| a.distance <= b.distance));
                     if round % 7 == 0 {
@@ -365,6 +398,35 @@ fn threads_insert_search_and_remove_together() {
     }
     let recall = recall(&graph, 30, 100);
     assert!(recall > 0.95, "{recall}");
+}
+
+#[test]
+fn neighbours_are_used_while_most_of_them_are_there() {
+    let mut random = Random::seeded(9);
+    let graph: Graph<u64> = Graph::new(config(8, Encoding::F32, 8)).unwrap();
+    let slots: Vec<u32> =
+        (0..300).map(|index| graph.insert(&vector(&mut random, 8), index, 50).unwrap()).collect();
+    let query = graph.encode(&vector(&mut random, 8)).unwrap();
+    let found = graph.neighbours(&query, 50).unwrap();
+    let present = |graph: &Graph<u64>| {
+        let core = graph.read();
+        found.present(graph.view(&core), graph.entry_point()).map(|(_, layers)| layers[0].len())
+    };
+    assert_eq!(present(&graph), Some(50));
+    let near = graph.search(&query, &SearchOptions::nearest(20, 50));
+    near.iter().take(5).for_each(|hit| drop(graph.remove(hit.slot)));
+    assert_eq!(present(&graph).filter(|left| *left < 50), Some(45));
+    // Other nodes in their slots are not them.
+    for index in 0..5 {
+        graph.insert(&vector(&mut random, 8), 1000 + index, 50).unwrap();
+    }
+    assert_eq!(present(&graph), Some(45));
+    near.iter().skip(5).for_each(|hit| drop(graph.remove(hit.slot)));
+    assert_eq!(present(&graph), None);
+    let slot = graph.insert_encoded(&query, 7, 50, Some(&found)).unwrap();
+    assert_eq!(graph.search(&query, &SearchOptions::nearest(1, 50))[0].slot, slot);
+    assert_eq!(slots.len() - 20 + 5 + 1, graph.len());
+    check(&graph);
 }
 
 /// One step on a graph and on its model.
