@@ -293,9 +293,48 @@ fn all_keys_are_found_a_page_at_a_time_and_each_type_is_shown() {
         ("zset", r#"[["x","1.5"]]"#),
     ];
     assert_eq!(shown, expected.map(|(kind, value)| (kind.into(), value.into())).into());
+    show_module_types(&watched, &mut client);
     assert_eq!(watched.json("/api/key?db=3&id=bm9uZQ")["type"], "none");
     assert_eq!(watched.get("/api/keys?db=99").status, 422);
     assert_eq!(watched.get("/api/key?id=%21").status, 422);
+}
+
+/// The page finds values of Redis 8's types and shows what is in them, or facts about them.
+fn show_module_types(watched: &Watched, client: &mut Client) {
+    for line in [
+        "SELECT 5",
+        "JSON.SET document $ {\"a\":[1,null]}",
+        "BF.RESERVE bloom 0.01 100",
+        "CF.RESERVE cuckoo 100",
+        "CMS.INITBYDIM counts 10 2",
+        "TOPK.RESERVE top 3",
+        "TDIGEST.CREATE digest",
+        "TS.ADD series 5 1.5",
+        "VADD vectors VALUES 2 1 2 e",
+    ] {
+        let reply = client.command(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+    }
+    let mut shown = BTreeMap::new();
+    for key in watched.json("/api/keys?db=5")["keys"].as_array().unwrap() {
+        let value = watched.json(&format!("/api/key?db=5&id={}", key["id"].as_str().unwrap()));
+        assert!(key["bytes"].as_u64() > Some(0) && value["type"] == key["type"], "{value}");
+        let beginning = value.get("rows").map_or(&value["text"], |rows| &rows[0]);
+        shown.insert(value["type"].as_str().unwrap().to_owned(), beginning.to_string());
+        let of_type = watched.json(&format!("/api/keys?db=5&type={}", key["type"].as_str().unwrap()));
+        assert_eq!(of_type["keys"], serde_json::json!([key]));
+    }
+    let expected = [
+        ("CMSk-TYPE", r#"["width",10]"#),
+        ("MBbloom--", r#"["Capacity",100]"#),
+        ("MBbloomCF", r#"["Size",184]"#),
+        ("ReJSON-RL", r#""{\n  \"a\": [\n    1,\n    null\n  ]\n}""#),
+        ("TDIS-TYPE", r#"["Compression",100]"#),
+        ("TSDB-TYPE", r#"[5,"1.5"]"#),
+        ("TopK-TYPE", r#"["k",3]"#),
+        ("vectorset", r#"["e"]"#),
+    ];
+    assert_eq!(shown, expected.map(|(kind, value)| (kind.into(), value.into())).into());
 }
 
 /// A name is found however many keys there are; binary names are shown as redis-cli shows them, and found so.

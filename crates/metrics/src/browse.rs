@@ -140,7 +140,11 @@ fn value_of(key: &mut Map<String, Value>, shown: &Beginning, reply: &Reply) {
     let items = reply.items().unwrap_or_default();
     let (columns, rows) = match shown.form {
         Form::Text => {
-            let bytes = beginning(reply.text().unwrap_or_default(), BEGINNING_BYTES);
+            let whole = reply.text().unwrap_or_default();
+            let bytes = beginning(whole, BEGINNING_BYTES);
+            if whole.len() > BEGINNING_BYTES {
+                key.insert("cut".into(), json!(true));
+            }
             key.insert("quoted".into(), json!(readable(bytes).is_none()));
             key.insert("text".into(), json!(text(bytes)));
             return;
@@ -234,6 +238,7 @@ mod tests {
             json!({ "columns": ["id", "fields"], "rows": [["1-1", ["f", "v", "\"g\\xff\"", "w"]]] })
         );
         let text = "é".repeat(BEGINNING_BYTES);
+        assert_eq!(value(Form::Text, bulk(text.as_bytes()))["cut"], json!(true));
         let shown = value(Form::Text, bulk(&text.as_bytes()[..BEGINNING_BYTES - 1]));
         assert_eq!(shown, json!({ "quoted": false, "text": "é".repeat(BEGINNING_BYTES / 2 - 1) }));
         assert_eq!(value(Form::Text, bulk(b"\xff")), json!({ "quoted": true, "text": "\"\\xff\"" }));

@@ -93,8 +93,9 @@ async function showKey(id, line) {
   $("key-text").textContent = key.text ?? "";
   const notes = [];
   if (key.error) notes.push(key.error);
-  if (key.columns && rows.length < key.length) notes.push(`${whole(rows.length)} of ${whole(key.length)} ${key.unit} are shown.`);
+  if (key.columns && key.columns[0] !== "property" && rows.length < key.length) notes.push(`${whole(rows.length)} of ${whole(key.length)} ${key.unit} are shown.`);
   if (key.text !== undefined && key.length > 8192) notes.push(`The first 8,192 of ${whole(key.length)} bytes are shown.`);
+  if (key.cut) notes.push("The first 8,192 bytes are shown.");
   if (key.quoted) notes.push("It is no text: shown in redis-cli's quotes.");
   if (!isGone && !key.columns && key.text === undefined && !key.error) notes.push(`This page cannot show values of the type ${key.type}.`);
   $("key-note").textContent = notes.join(" ");
