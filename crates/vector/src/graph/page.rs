@@ -279,7 +279,7 @@ const LENGTHS_OFFSET: usize = RANGES_OFFSET + PAGE_SLOTS * size_of::<f32>();
 /// Bytes before the vectors.
 const VECTORS_OFFSET: usize = LENGTHS_OFFSET + PAGE_SLOTS * size_of::<f32>();
 
-const _: () = assert!(size_of::<VectorHeader>() <= RANGES_OFFSET && VECTORS_OFFSET % 64 == 0);
+const _: () = assert!(size_of::<VectorHeader>() <= RANGES_OFFSET && VECTORS_OFFSET.is_multiple_of(64));
 const _: () = assert!(HEADER_WORDS == 2);
 
 /// A shared reference to the vectors of up to 64 slots: one allocation, aligned to a cache line. Before the
