@@ -100,7 +100,7 @@ fn check_saved(data: &[u8]) {
         assert!(saved.graph.search(&query, &options).len() <= all.min(10));
     }
     let slots = saved.graph.snapshot().order();
-    saved.graph.insert_encoded(&query, Element::new(b"new", None), 20).expect("there is room");
+    saved.graph.insert_encoded(&query, Element::new(b"new", None), 20, None).expect("there is room");
     for slot in slots.iter().step_by(2) {
         assert!(saved.graph.remove(*slot).is_some());
     }
