@@ -11,6 +11,7 @@ pub mod exec;
 pub mod index;
 pub mod number;
 pub mod request;
+pub mod query;
 pub mod schema;
 pub mod text;
 

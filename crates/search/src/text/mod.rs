@@ -1,8 +1,9 @@
 //! How text becomes terms.
 //!
-//! Analysis depends on the bytes and the rules only: two threads find the same tokens in a text. Any bytes are
-//! a text; nothing here fails.
+//! Analysis depends on the bytes and the rules only: two threads find the same tokens in a text. Any bytes
+//! are a text; nothing here fails.
 
+pub mod phonetic;
 pub mod stem;
 pub mod stopwords;
 pub mod token;
@@ -50,8 +51,8 @@ impl Analyser {
         Self::default()
     }
 
-    /// Reports each token of a text in order, and returns how many there were. `before` is the count of tokens
-    /// of the same field before this text, from which positions go on.
+    /// Reports each token of a text in order, and returns how many there were. `before` is the count of
+    /// tokens of the same field before this text, from which positions go on.
     pub fn analyse(
         &mut self,
         text: &[u8],

@@ -54,8 +54,8 @@ fn algorithm(language: Language) -> Option<Algorithm> {
     })
 }
 
-/// What Snowball makes of a normalised word, without a prefix. `None`: the language has no stemmer, or the word
-/// is no UTF-8.
+/// What Snowball makes of a normalised word, without a prefix. `None`: the language has no stemmer, or the
+/// word is no UTF-8.
 pub fn stem_of(language: Language, word: &[u8]) -> Option<Vec<u8>> {
     let algorithm = algorithm(language)?;
     let text = std::str::from_utf8(word).ok().filter(|text| text.len() <= STEM_MAX_BYTES)?;
@@ -96,8 +96,8 @@ impl StemCache {
         StemCache { language, slots: vec![EMPTY; SLOTS].into_boxed_slice(), long: Vec::new() }
     }
 
-    /// The stem of a normalised word, with its prefix, if it differs from the word and the word is long enough
-    /// to have one.
+    /// The stem of a normalised word, with its prefix, if it differs from the word and the word is long
+    /// enough to have one.
     pub fn stem(&mut self, word: &[u8]) -> Option<&[u8]> {
         if word.len() < STEM_MIN_BYTES {
             return None;

@@ -1,9 +1,9 @@
 //! Where the tokens of a text are, and their normal form.
 //!
-//! A token is a longest run without an unescaped separator; the separators are ASCII's space, tab and punctuation
-//! but `_` and the backslash, which takes from the next byte its meaning. A token's normal form has no
-//! backslashes, no control bytes and no capitals of ASCII; other bytes stay as they are, whether they are
-//! UTF-8 or not (RediSearch 2.10's tokeniser works by bytes).
+//! A token is a longest run without an unescaped separator; the separators are ASCII's space, tab and
+//! punctuation but `_` and the backslash, which takes from the next byte its meaning. A token's normal form
+//! has no backslashes, no control bytes and no capitals of ASCII; other bytes stay as they are, whether they
+//! are UTF-8 or not (RediSearch 2.10's tokeniser works by bytes).
 
 use std::ops::Range;
 
