@@ -6,7 +6,7 @@
 
 use crate::number::is_blank;
 
-/// What a token is.
+/// The kinds of tokens.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     End,
@@ -111,8 +111,8 @@ fn spaces_len(text: &[u8]) -> usize {
     text.iter().take_while(|byte| is_blank(**byte)).count()
 }
 
-/// Bytes of the text in quotes at the beginning of `text`, both quotes included; zero if there is none. A
-/// quote behind a backslash does not end it, unless no other does.
+/// Bytes of the text in quotes at the beginning of `text`, both quotes included, or zero. An escaped quote
+/// ends it only where no other quote follows.
 fn quoted_len(text: &[u8]) -> usize {
     let mut found = 0;
     if text.first() != Some(&b'"') {
@@ -147,7 +147,7 @@ fn verbatim_len(text: &[u8]) -> usize {
     0
 }
 
-/// The number that a token's text is, as C's `strtod` reads it: up to what is no number.
+/// The number that a token's text is, as C's `strtod` reads it: its longest prefix that is a number.
 fn number_value(text: &[u8]) -> f64 {
     let text = text.iter().position(|byte| *byte == b'\'').map_or(text, |at| &text[..at]);
     let text = text.strip_suffix(b"e").or(text.strip_suffix(b"E")).unwrap_or(text);

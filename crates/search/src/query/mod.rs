@@ -13,6 +13,7 @@ mod lexer;
 mod operands;
 mod params;
 mod parser;
+pub mod pattern;
 mod ranges;
 #[cfg(test)]
 mod tests;
@@ -29,12 +30,12 @@ use parser::Parser;
 
 /// Most nodes of a query.
 pub const CLAUSES_MAX: usize = 1 << 18;
-/// Most operators and values that wait for what follows them (RediSearch's parser: 256 symbols).
+/// Most operators and values on the parser's stack (RediSearch's: 256 symbols).
 const STACK_MAX: usize = 250;
 /// Most levels of a tree: two for each place of the parser's stack, and those that expansion adds.
 pub const DEPTH_MAX: usize = 2 * STACK_MAX + 8;
 
-/// What a query's text is read with.
+/// The settings with which a query's text is read.
 #[derive(Copy, Clone)]
 pub struct Options<'o> {
     /// The index that is asked.
@@ -81,7 +82,7 @@ impl<'o> Options<'o> {
         fields.enumerate().map(|(place, field)| (1_u128.checked_shl(place as u32).unwrap_or(0), field))
     }
 
-    /// The bit of the text field of a name; zero: there is none, or it is not indexed.
+    /// The bit of the text field of a name; zero if no such field is indexed.
     pub fn field_mask(&self, name: &[u8]) -> FieldMask {
         let found = self.text_fields().find(|(_, field)| *field.name == *name && !field.no_index);
         found.map_or(0, |(bit, _)| bit)

@@ -1,4 +1,4 @@
-//! The operands of a query: words, phrases, affixes, patterns, and what stands behind a field's name.
+//! The operands of a query: words, phrases, affixes, patterns, tags, and names of fields.
 
 use super::ast::{Affix, FieldMask, Fuzzy, Intersect, Kind as NodeKind, Node, Side, Tag, Target};
 use super::lexer::{Kind, Token, is_escapable};
@@ -93,8 +93,8 @@ impl<'q> Parser<'q, '_> {
         Ok(node)
     }
 
-    /// A phrase in quotes, from dialect 2 on: its tokens as those of a text, but for the dollar, which is
-    /// none of a phrase's separators. Stopwords stay.
+    /// A phrase in quotes, from dialect 2 on: its tokens are those of a text, except that the dollar does not
+    /// separate. Stopwords stay.
     fn phrase(&mut self) -> Result<Node, Error> {
         let quoted = self.advance().text;
         let mut children = Vec::new();
@@ -216,7 +216,7 @@ impl<'q> Parser<'q, '_> {
         self.push_value(Shape::Any, Some(node))
     }
 
-    /// A field's name, or several, and what is sought in it.
+    /// The name of a field, or several, and the operand behind it.
     fn modifier(&mut self) -> Result<(), Error> {
         let name = unescaped(self.advance().text);
         match self.token.kind {

@@ -1,4 +1,4 @@
-//! Parameters of a query: `PARAMS`, and what their values become in a tree.
+//! Parameters of a query: `PARAMS`, and the places of a tree that take their values.
 
 use super::ast::{Circle, Kind, Near, Node, Pending, Target, Unit};
 use super::operands::folded;

@@ -1,16 +1,16 @@
 //! From tokens to a tree: operators by precedence, on a stack of its own.
 //!
-//! The stack alternates operators and values as they were read; what stands on its top and the next token
-//! decide whether the top is joined or the token is added. Dialect 1 and the later ones differ in that
-//! decision only (`joins`) and in their operands (`operands.rs`). The stack has a limit, and every join makes
-//! the tree at most one level deeper, so trees are bounded too.
+//! The stack alternates operators and values as they were read; its top and the next token decide whether the
+//! top is joined or the token is added. Dialect 1 and the later ones differ in that decision only (`joins`)
+//! and in their operands (`operands.rs`). The stack has a limit, and every join makes the tree at most one
+//! level deeper, so trees are bounded too.
 
 use super::ast::{ALL_FIELDS, FieldMask, Intersect, Kind as NodeKind, Node};
 use super::lexer::{Kind, Lexer, Token};
 use super::{CLAUSES_MAX, Options, STACK_MAX};
 use crate::Error;
 
-/// What a value may stand for.
+/// The kinds of values.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Terms of text; a field's name may stand before it.
@@ -34,9 +34,9 @@ impl Shape {
     }
 }
 
-/// What stands on the stack.
+/// A symbol on the stack.
 enum Item {
-    /// A node; none where only stopwords were.
+    /// A node. `None`: only stopwords.
     Value(Shape, Option<Node>),
     Or,
     Not,
@@ -98,7 +98,7 @@ impl<'q, 'o> Parser<'q, 'o> {
         token
     }
 
-    /// In dialect 1 a stopword is a token of its own.
+    /// Gives a stopword its own kind, in dialect 1.
     fn mark_stopword(&mut self) {
         if self.is_first_dialect() && self.token.kind == Kind::Term && self.is_stopword(self.token.text) {
             self.token.kind = Kind::Stopword;
@@ -142,12 +142,12 @@ impl<'q, 'o> Parser<'q, 'o> {
         self.push(Item::Value(shape, node), text_only)
     }
 
-    /// Puts a field's name on the stack, in which what follows must match.
+    /// Puts fields on the stack: the operand that follows must match in them.
     pub(super) fn push_scope(&mut self, fields: FieldMask) -> Result<(), Error> {
         self.push(Item::Scope(fields), true)
     }
 
-    /// Puts what stands before an operand on the stack.
+    /// Puts a sign before an operand on the stack.
     pub(super) fn push_sign(&mut self) -> Result<(), Error> {
         let item = match self.advance().kind {
             Kind::Minus => Item::Not,
@@ -163,7 +163,7 @@ impl<'q, 'o> Parser<'q, 'o> {
         !self.is_first_dialect() && self.stack.last().is_some_and(|entry| entry.text_only)
     }
 
-    /// What surrounds the value on the top.
+    /// [`Self::is_text_only`] of the place that the value on the top has.
     fn is_text_only_around_top(&self) -> bool {
         match self.stack.len().checked_sub(2) {
             Some(below) => !self.is_first_dialect() && self.stack[below].text_only,
@@ -185,7 +185,7 @@ impl<'q, 'o> Parser<'q, 'o> {
         }
     }
 
-    /// Joins what the next token closes, then adds the token. Returns the tree at the query's end.
+    /// Joins the values that the next token closes, then adds the token. Returns the tree at the query's end.
     fn after_value(&mut self) -> Result<Option<Option<Node>>, Error> {
         let kind = self.token.kind;
         while self.joins(kind) {
@@ -284,7 +284,7 @@ impl<'q, 'o> Parser<'q, 'o> {
         }
     }
 
-    /// Joins the value on the top with what stands before it.
+    /// Joins the value on the top with the symbol before it.
     fn join(&mut self) -> Result<(), Error> {
         let (shape, node, _) = self.pop_value();
         let Some(entry) = self.stack.pop() else { return Ok(()) };
@@ -323,7 +323,7 @@ impl<'q, 'o> Parser<'q, 'o> {
         self.push_value(shape.with(shape), node)
     }
 
-    /// What follows `=>`: attributes of the value on the top, or the search for near vectors.
+    /// Reads the part behind `=>`: attributes of the value on the top, or the search for near vectors.
     fn arrow(&mut self) -> Result<Option<Option<Node>>, Error> {
         let is_whole = self.stack.len() == 1;
         if !self.is_first_dialect() && is_whole && self.token.kind == Kind::LeftBracket {
@@ -364,7 +364,7 @@ pub(super) fn syntax_error(what: &str, token: &Token<'_>) -> Error {
     Error::new(format!("{what} at offset {} near {near}", token.offset))
 }
 
-/// Documents that both match. A list of nodes without a field of its own takes the second one in.
+/// The documents of both. The second node joins a list that the first one is, unless the list has fields.
 fn intersection(left: Option<Node>, right: Option<Node>) -> Option<Node> {
     let (mut left, right) = match (left, right) {
         (Some(left), Some(right)) => (left, right),
@@ -379,7 +379,7 @@ fn intersection(left: Option<Node>, right: Option<Node>) -> Option<Node> {
     Some(Node::new(NodeKind::Intersect(Intersect { children: vec![left, right], exact: false })))
 }
 
-/// Documents that one of the two matches. A union without a field of its own takes the second one in.
+/// The documents of either. The second node joins a union that the first one is, unless the union has fields.
 fn union(left: Option<Node>, right: Option<Node>) -> Option<Node> {
     let (mut left, right) = match (left, right) {
         (Some(left), Some(right)) => (left, right),

@@ -1,4 +1,4 @@
-//! Ranges of numbers, circles, shapes, and near vectors: what stands in brackets, and comparisons.
+//! Operands in brackets, and comparisons: ranges of numbers, circles, shapes, and near vectors.
 
 use super::ast::{Circle, Kind as NodeKind, Near, Node, Range, Relation, Shape, Target, Unit, VectorQuery};
 use super::lexer::{Kind, Token};
@@ -106,7 +106,7 @@ impl<'q> Parser<'q, '_> {
         Ok(number)
     }
 
-    /// What stands in brackets behind a field's name, from dialect 2 on.
+    /// An operand in brackets behind a field's name, from dialect 2 on.
     pub(super) fn range(&mut self, field: Vec<u8>) -> Result<Node, Error> {
         self.count_clause()?;
         self.advance();

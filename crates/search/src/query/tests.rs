@@ -1,4 +1,4 @@
-//! What the comparison with RediSearch does not show: limits, and the tree itself.
+//! Limits, and the tree itself: the comparison with RediSearch shows neither.
 
 use super::ast::{Intersect, Kind, Node, Side};
 use super::{CLAUSES_MAX, DEPTH_MAX, Options, Params, explain, parse};

@@ -1,4 +1,4 @@
-//! What a vector field demands of a query, and the query's options by their values.
+//! Checks of a vector query against its field, and the query's options by their values.
 
 use super::Options;
 use super::ast::{Kind, Near, Node, Policy, VectorQuery};

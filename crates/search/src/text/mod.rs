@@ -51,8 +51,8 @@ impl Analyser {
         Self::default()
     }
 
-    /// Reports each token of a text in order, and returns how many there were. `before` is the count of
-    /// tokens of the same field before this text, from which positions go on.
+    /// Reports each token of a text in order, and returns their count. `before` is the count of tokens in
+    /// earlier texts of the same field; positions continue from it.
     pub fn analyse(
         &mut self,
         text: &[u8],
@@ -91,7 +91,7 @@ impl Analyser {
 mod tests {
     use super::*;
 
-    /// The tokens of a text as words with what is reported beside them.
+    /// The tokens of a text, a line each.
     fn analysed(text: &str, stems: bool) -> Vec<String> {
         let stopwords = Stopwords::of(None);
         let rules = Rules { language: Language::English, stopwords: &stopwords, stems };

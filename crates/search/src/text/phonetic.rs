@@ -71,13 +71,13 @@ impl Coder {
         self.begins(&[b"VAN ", b"VON ", b"SCH"])
     }
 
-    /// Adds to the code and goes on.
+    /// Adds to the code and steps.
     fn add(&mut self, code: &[u8], step: usize) {
         self.code.extend_from_slice(code);
         self.at += step;
     }
 
-    /// Adds to the code and goes on, behind a doubled letter.
+    /// Adds to the code and steps, over both of a doubled letter.
     fn add_once(&mut self, code: &[u8], doubles: &[u8]) {
         let step = if self.is(1, doubles) { 2 } else { 1 };
         self.add(code, step);

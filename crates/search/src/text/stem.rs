@@ -59,8 +59,8 @@ fn algorithm(language: Language) -> Option<Algorithm> {
 pub fn stem_of(language: Language, word: &[u8]) -> Option<Vec<u8>> {
     let algorithm = algorithm(language)?;
     let text = std::str::from_utf8(word).ok().filter(|text| text.len() <= STEM_MAX_BYTES)?;
-    // The algorithms are generated code over slices of text that comes from clients: a fault of theirs costs
-    // the word its stem, nothing else.
+    // The algorithms are generated code over slices of text that comes from clients: after a panic in them
+    // the word has no stem.
     catch_unwind(AssertUnwindSafe(|| Stemmer::create(algorithm).stem(text).into_owned().into_bytes())).ok()
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Bytes of a token that take part in its normal form; the bytes behind them are passed over.
 pub const TOKEN_MAX_BYTES: usize = 128;
 
-/// What a byte is to the tokeniser.
+/// The tokeniser's classes of bytes.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Class {
     Plain,

@@ -143,7 +143,7 @@ impl Asked {
         words
     }
 
-    /// What the crate answers, as the client shows the oracle's.
+    /// The crate's answer, in the client's form.
     pub fn explained(&self) -> Vec<u8> {
         let definition = definition(self.index);
         let stopwords = Stopwords::of(None);
