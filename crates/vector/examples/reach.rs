@@ -1,9 +1,10 @@
 //! Measures the graph: inserts and searches per second of CPU time, recall, bytes per element, and how both
-//! scale with threads. With `commands` it writes the same vectors and queries as RESP, to run them on
+//! scale with threads; with `saved`, how long the saved form takes. With `commands` it writes the same vectors and queries as RESP, to run them on
 //! another server.
 //!
 //! ```text
 //! reach measure ELEMENTS DIMENSION f32|q8|bin THREADS
+//! reach saved ELEMENTS DIMENSION f32|q8|bin THREADS
 //! reach commands ELEMENTS DIMENSION f32|q8|bin FOLDER
 //! ```
 
@@ -12,7 +13,9 @@ use martlet_vector::element::Element;
 use martlet_vector::graph::{Config, Graph, Metric, SearchOptions};
 use martlet_vector::kernels::Kernels;
 use martlet_vector::quantise::Encoding;
+use martlet_vector::saved::{Field, decode, encode};
 use std::io::Write;
+use std::sync::Mutex;
 use std::time::Instant;
 
 const SEED: u64 = 40;
@@ -116,6 +119,38 @@ fn measure(count: usize, dimension: usize, encoding: Encoding, threads: usize) {
     );
 }
 
+/// Saves a graph as fields, and makes a graph of them again.
+fn saved(count: usize, dimension: usize, encoding: Encoding, threads: usize) {
+    /// Links need not be good ones.
+    const EF: usize = 20;
+    let all = vectors(count, dimension, SEED);
+    let config = Config { dimension, encoding, metric: Metric::Cosine, m: 16, seed: SEED };
+    let graph: Graph<Element> = Graph::new(config).expect("the configuration is valid");
+    timed(threads, |thread| {
+        for index in (thread..count).step_by(threads) {
+            let element = Element::new(format!("e{index}").as_bytes(), None);
+            graph.insert(&all[index], element, EF).expect("the vector fits");
+        }
+    });
+    let fields = Mutex::new(Vec::new());
+    let (cpu, _) = timed(1, |_| {
+        let mut fields = fields.lock().expect("no thread has panicked");
+        encode(&graph.snapshot(), None, |field| {
+            fields.push(match field {
+                Field::Unsigned(value) => Field::Unsigned(value),
+                Field::Double(value) => Field::Double(value),
+                Field::String(text) => Field::String(text.into_owned().into()),
+            });
+        });
+    });
+    println!("save: {:.2} us of CPU per element", cpu / count as f64 * 1e6);
+    let (cpu, _) = timed(1, |_| {
+        let mut fields = std::mem::take(&mut *fields.lock().expect("no thread has panicked")).into_iter();
+        assert_eq!(decode(SEED, || fields.next()).expect("it was saved").graph.len(), count);
+    });
+    println!("load: {:.2} us of CPU per element", cpu / count as f64 * 1e6);
+}
+
 fn request(out: &mut impl Write, arguments: &[&[u8]]) -> std::io::Result<()> {
     write!(out, "*{}\r\n", arguments.len())?;
     for argument in arguments {
@@ -154,7 +189,7 @@ fn commands(count: usize, dimension: usize, encoding: Encoding, folder: &str) ->
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mode, count, dimension, encoding, last] = &arguments[..] else {
-        return Err("usage: reach measure|commands ELEMENTS DIMENSION f32|q8|bin THREADS|FOLDER".into());
+        return Err("usage: reach measure|saved|commands ELEMENTS DIMENSION f32|q8|bin THREADS|FOLDER".into());
     };
     let encoding = match encoding.as_str() {
         "f32" => Encoding::F32,
@@ -163,6 +198,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     if mode == "measure" {
         measure(count.parse()?, dimension.parse()?, encoding, last.parse()?);
+        return Ok(());
+    }
+    if mode == "saved" {
+        saved(count.parse()?, dimension.parse()?, encoding, last.parse()?);
         return Ok(());
     }
     Ok(commands(count.parse()?, dimension.parse()?, encoding, last)?)

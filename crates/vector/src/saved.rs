@@ -103,7 +103,7 @@ pub fn encode(snapshot: &Snapshot<Element>, projection: Option<&Projection>, mut
         put(Field::Unsigned(projection.input() as u64));
         put(Field::String(projection.to_bytes().into()));
     }
-    for node in order.iter().rev().filter_map(|slot| snapshot.node(*slot)) {
+    for node in snapshot.nodes(order.iter().rev().copied()) {
         encode_node(&node, has_attributes, &mut put);
     }
 }

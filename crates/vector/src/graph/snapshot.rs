@@ -105,8 +105,28 @@ impl<T: Payload> Snapshot<T> {
         self.view().payload(slot)
     }
 
+    /// The nodes in these slots. Ids are looked up in a table of their own: those of links are at random, and
+    /// their nodes' pages would be.
+    pub fn nodes<'a>(
+        &'a self,
+        slots: impl Iterator<Item = u32> + 'a,
+    ) -> impl Iterator<Item = NodeView<'a, T>> {
+        let view = self.view();
+        let mut ids = vec![0; self.table.len() * PAGE_SLOTS];
+        for slot in view.slots() {
+            if let (Some(place), Some(id)) = (ids.get_mut(slot as usize), view.id(slot)) {
+                *place = id;
+            }
+        }
+        slots.filter_map(move |slot| self.node_by(slot, |linked| ids.get(linked as usize).copied()))
+    }
+
     /// The node in a slot.
     pub fn node(&self, slot: u32) -> Option<NodeView<'_, T>> {
+        self.node_by(slot, |linked| self.view().id(linked))
+    }
+
+    fn node_by(&self, slot: u32, id_of: impl Fn(u32) -> Option<u64>) -> Option<NodeView<'_, T>> {
         let view = self.view();
         let level = view.level(slot)?;
         let layer = |level: u32| {
@@ -114,7 +134,7 @@ impl<T: Payload> Snapshot<T> {
             let (index, distance) = layer.worst();
             SavedLayer {
                 capacity: layer.capacity(),
-                links: layer.slots().filter_map(|linked| view.id(linked)).collect(),
+                links: layer.slots().filter_map(&id_of).collect(),
                 worst: Some((index as u32, distance)),
             }
         };
