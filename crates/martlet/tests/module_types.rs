@@ -2,15 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::content::dump;
 use martlet_testkit::server::Server;
+pub use martlet_testkit::wait::until;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server in the directory that takes DEBUG.
 pub fn start(directory: &Path, arguments: &[&str]) -> Server {
@@ -37,15 +36,6 @@ pub fn ask(client: &mut Client, line: &str) -> Reply {
 pub fn ask_ok(client: &mut Client, line: &str) {
     let reply = ask(client, line);
     assert!(!reply.is_error(), "{line}: {reply:?}");
-}
-
-/// Waits until a condition holds, for a time.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what} never came true");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// The words of a text reply to a request.

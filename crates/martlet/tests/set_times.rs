@@ -2,14 +2,11 @@
 //! what its primary does.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
-
-/// Longest wait for a state that has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+use martlet_testkit::wait::until;
 
 fn start(directory: &Path, arguments: &[&str]) -> Server {
     let mut all = vec!["server", "--enable-debug-command", "yes", "--save", ""];
@@ -33,13 +30,6 @@ fn run(client: &mut Client, line: &str) -> String {
 fn numbers(client: &mut Client, line: &str) -> Vec<i64> {
     let reply = command(client, line);
     reply.items().unwrap_or_else(|| panic!("{line}: {reply:?}")).iter().filter_map(Reply::integer).collect()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-    }
 }
 
 /// Small, large and integer sets, of which members expire.

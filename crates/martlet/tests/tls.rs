@@ -13,6 +13,7 @@ use martlet_client::resp::{self, Reply};
 use martlet_client::stream::Stream;
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
+use martlet_testkit::wait::until as wait_until;
 use martlet_tls::{TlsOptions, TlsSettings};
 use pkcs8::pkcs5::pbes2;
 use pkcs8::{LineEnding, PrivateKeyInfoRef};
@@ -525,14 +526,6 @@ fn start(program: &str, authority: &Authority, more: &[&str]) -> Server {
 fn ask(server: &Server, request: &str) -> String {
     let words: Vec<_> = request.split(' ').collect();
     text(&Client::connect(server.address()).unwrap().command(&words).unwrap())
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = std::time::Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < SILENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

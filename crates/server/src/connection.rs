@@ -231,7 +231,8 @@ pub enum Suspended {
     },
     /// Only until mail has been read: the input continues in the same loop.
     Yields,
-    /// Only until the poll is over, or the thread is back at the gate: the request runs again in the same loop.
+    /// Only until the poll is over, or the thread is back at the gate: the request runs again in the same
+    /// loop.
     Deferred,
     /// The debugger of its script reads its input.
     Debugging(Box<Debugged>),

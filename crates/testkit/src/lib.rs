@@ -8,4 +8,5 @@ pub mod moments;
 pub mod peers;
 pub mod server;
 pub mod small_disk;
+pub mod wait;
 pub mod wire;

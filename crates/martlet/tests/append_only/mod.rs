@@ -11,6 +11,7 @@ use martlet_client::resp::Reply;
 use martlet_testkit::content::{Size, dump, fill};
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
+use martlet_testkit::wait::until;
 
 mod ends;
 mod full_disk;
@@ -47,14 +48,6 @@ fn stop(server: Server) {
 
 /// Longest time of any step. The disk may be busy with other processes' writes.
 const PATIENCE: Duration = Duration::from_secs(240);
-
-/// Looks until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-    }
-}
 
 /// Asks until the reply has this text.
 fn ask_until(server: &Server, line: &str, wanted: &str) {

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::server::Server;
+use martlet_testkit::wait::until;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const FILE: &[u8] = include_bytes!("redis_stack_7_4.rdb");
@@ -23,7 +23,6 @@ const KEYS: [(&str, &str); 7] = [
 ];
 /// The types among them that this server has.
 const OURS_TOO: [&str; 6] = ["MBbloom--", "MBbloomCF", "CMSk-TYPE", "TopK-TYPE", "TDIS-TYPE", "TSDB-TYPE"];
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start(directory: &Path, arguments: &[&str]) -> Server {
     let all = [&["server", "--enable-debug-command", "yes"], arguments].concat();
@@ -39,14 +38,6 @@ fn content(server: &Server) -> Vec<(String, Vec<u8>)> {
         (name, ask(&["DUMP", key]))
     };
     KEYS.iter().map(of_key).collect()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what} never came true");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -7,9 +7,9 @@ use martlet_client::resp::Reply;
 use martlet_client::slot::{slot_of, tags};
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
+use martlet_testkit::wait::until;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// Options of Martlet alone, so that news spreads soon and no node fails, however busy the machine.
 const OPTIONS: &[&str] = &[
@@ -25,9 +25,6 @@ const OPTIONS: &[&str] = &[
     "--repl-diskless-sync-delay",
     "0",
 ];
-/// A condition that does not come true in this time never will.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(50);
 
 struct Node {
     server: Server,
@@ -77,14 +74,6 @@ impl Node {
 
     fn keys(&self) -> i64 {
         self.ask("DBSIZE").integer().unwrap()
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what} never came true");
-        std::thread::sleep(LOOK);
     }
 }
 

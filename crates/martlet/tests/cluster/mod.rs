@@ -27,6 +27,7 @@ use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
+use martlet_testkit::wait::until;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const PEER: &str = "redis-server";
@@ -131,15 +132,6 @@ fn told(reply: &Reply) -> String {
         Reply::Int(number) => number.to_string(),
         Reply::Array(parts) => parts.iter().map(told).collect::<Vec<_>>().join(" "),
         other => other.text().map_or("nil".into(), |text| String::from_utf8_lossy(text).into_owned()),
-    }
-}
-
-/// Waits until something holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what} never came true");
-        std::thread::sleep(LOOK);
     }
 }
 

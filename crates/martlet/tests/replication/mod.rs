@@ -16,12 +16,13 @@ mod sync;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::Server;
+use martlet_testkit::wait::until as wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
@@ -87,15 +88,6 @@ fn info(server: &Server, field: &str) -> String {
     let all = text(&run(server, "INFO everything"));
     let line = all.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap_or_default().to_owned()
-}
-
-/// Waits until `holds`.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Makes a server follow another.

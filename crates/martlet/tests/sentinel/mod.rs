@@ -8,12 +8,13 @@ mod tls;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
+use martlet_testkit::wait::until;
 
 const OURS: &str = env!("CARGO_BIN_EXE_martlet");
 const PEER: &str = "redis-sentinel";
@@ -108,14 +109,6 @@ fn flat(reply: &Reply) -> Vec<String> {
         Reply::Array(parts) => parts.iter().flat_map(flat).collect(),
         Reply::Int(number) => vec![number.to_string()],
         other => vec![other.text().map_or(String::new(), |text| String::from_utf8_lossy(text).into_owned())],
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -206,8 +206,8 @@ fn may_run_beside_script(worker: &Worker, entry: &Entry) -> bool {
     flags.has(Flags::ALLOW_BUSY) && !(worker.is_excluded() && entry.has_keys())
 }
 
-/// Whether a request waits until its thread has returned to the gate: the busy script that kept the thread from
-/// it has ended, so that BUSY would be wrong.
+/// Whether a request waits until its thread has returned to the gate: the busy script that kept the thread
+/// from it has ended, so that BUSY would be wrong.
 pub fn must_wait_for_gate(worker: &Worker, entry: &Entry) -> bool {
     let is_left = worker.is_excluded() && worker.shared.scripts.busy_engine().is_none();
     is_left && !may_run_beside_script(worker, entry)
