@@ -163,6 +163,13 @@ impl Pause {
         }
     }
 
+    /// Whether it has not been ended. An end that this does not see finds whatever was stored before the
+    /// call.
+    fn is_on(&self) -> bool {
+        let _changing = lock(&self.change);
+        self.until_ms.load(Ordering::Acquire) != 0
+    }
+
     /// See [`Shared::end_pause`]; whether there was anything to end.
     fn end(&self, reasons: &SlowPathReasons, due_ms: Option<i64>) -> bool {
         let _changing = lock(&self.change);
@@ -543,11 +550,14 @@ impl<W> Shared<W> {
         self.slow_path_reasons.hold(SlowPathReason::Paused);
     }
 
-    /// Ends one of these waits.
+    /// Ends one of these waits. Clients that wait for CLIENT PAUSE as well are left alone, as in Redis: a
+    /// look at a request that still waits would answer it if it is refused by now.
     pub fn release_writes(&self) {
-        self.write_holds.fetch_sub(1, Ordering::SeqCst);
+        let is_held = self.write_holds.fetch_sub(1, Ordering::SeqCst) > 1;
         self.slow_path_reasons.release(SlowPathReason::Paused);
-        self.recheck_postponed();
+        if !is_held && !self.pause.is_on() {
+            self.recheck_postponed();
+        }
     }
 
     /// Ends CLIENT PAUSE, or only if its time was up at `due_ms`.

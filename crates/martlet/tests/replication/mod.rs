@@ -5,6 +5,8 @@ mod channels;
 mod channels_replica;
 mod differential;
 mod diskless;
+mod failover_pause;
+mod failover_pause;
 mod faults;
 mod formats;
 mod parallel_apply;
