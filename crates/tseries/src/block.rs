@@ -186,8 +186,10 @@ impl Block {
         let length = self.len();
         into[0] = self.first;
         if self.timestamp_width == 0 {
-            for (index, timestamp) in into[..length].iter_mut().enumerate() {
-                *timestamp = self.first.wrapping_add(smallest.wrapping_mul(index as u64));
+            let mut next = self.first;
+            for timestamp in &mut into[..length] {
+                *timestamp = next;
+                next = next.wrapping_add(smallest);
             }
             return;
         }
