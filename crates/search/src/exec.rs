@@ -5,13 +5,19 @@
 //! positions the leaves then give their entries of the documents in it. Between two windows the partition is
 //! not borrowed. Documents that come in the meantime are beyond the run's end.
 
+mod best;
+mod evaluation;
 mod gather;
 mod near;
 mod node;
 mod plan;
+mod planner;
 mod run;
 mod score;
 
-pub use plan::{Children, Expansion, Frequencies, Order, Plan};
+pub use best::{Best, Hit, Ranking};
+pub use evaluation::{Evaluation, Match, Scores};
+pub use plan::{Children, Expansion, Order, Plan, Prepared};
+pub use planner::{Bounds, Planned, Planner};
 pub use run::Run;
 pub use score::{Explanation, Scorer, Scoring};

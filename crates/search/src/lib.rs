@@ -10,8 +10,8 @@ pub mod error;
 pub mod exec;
 pub mod index;
 pub mod number;
-pub mod request;
 pub mod query;
+pub mod request;
 pub mod schema;
 pub mod text;
 

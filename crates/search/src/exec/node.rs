@@ -9,6 +9,7 @@ use crate::index::dictionary::Dictionary;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
+use crate::query::pattern::TermPattern;
 
 /// A node with its documents of the current window.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub(super) enum Kind {
         is_single: bool,
         /// Its place among the leaves.
         leaf: usize,
-        /// The name at which the expansion goes on, and the number of names that it may still take.
-        pending: Option<(Box<[u8]>, usize)>,
+        /// The rest of its expansion.
+        pending: Option<Pending>,
     },
     /// Numbers or points; the ids, if they are few.
     Column {
@@ -56,6 +57,16 @@ pub(super) enum Kind {
         children: Vec<Node>,
         weight: f64,
     },
+}
+
+/// Names that a pattern may still stand for.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub pattern: TermPattern,
+    /// The name at which the expansion goes on.
+    pub from: Vec<u8>,
+    /// How many more names it may take.
+    pub left: usize,
 }
 
 /// The documents of one name.

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use martlet_types::geo::Area;
 
+use crate::index::DocId;
 use crate::index::numbers::Range;
+use crate::query::pattern::TermPattern;
 
 /// A query. Fields are numbers in the schema, masks have a bit for each text field.
 #[derive(Debug)]
@@ -72,6 +74,11 @@ pub enum Plan {
         /// The field.
         field: usize,
     },
+    /// Documents whose vectors have been looked for: see [`Prepared`].
+    Near {
+        /// Their number there.
+        number: usize,
+    },
     /// The documents of these keys.
     Keys(Vec<Box<[u8]>>),
     /// Documents that are not found.
@@ -100,20 +107,12 @@ pub enum Plan {
 pub type Children = Vec<Plan>;
 
 /// Names that a pattern stands for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Expansion {
-    /// Names begin with this: the part of the dictionary that is looked at.
-    pub prefix: Box<[u8]>,
-    /// Whether a name that begins so is meant; all are if there is no pattern.
-    pub pattern: Option<Box<dyn Pattern>>,
+    /// The pattern.
+    pub pattern: TermPattern,
     /// How many names are taken at most, in their order.
     pub max: usize,
-}
-
-/// A test of names.
-pub trait Pattern: std::fmt::Debug + Send + Sync {
-    /// Whether the name is meant.
-    fn matches(&self, name: &[u8]) -> bool;
 }
 
 /// How near to each other the terms of an intersection must stand.
@@ -130,11 +129,15 @@ impl Order {
     pub const PHRASE: Order = Order { slop: Some(0), in_order: true };
 }
 
-/// In how many documents of all partitions each name stands: terms, and tags by field.
-#[derive(Debug, Default)]
-pub struct Frequencies {
+/// Figures of all partitions, gathered before a plan is bound to one of them.
+#[derive(Clone, Debug, Default)]
+pub struct Prepared {
+    /// The number of documents of each term.
     pub(super) terms: HashMap<Box<[u8]>, u64>,
+    /// The number of documents of each tag, by field.
     pub(super) tags: HashMap<(usize, Box<[u8]>), u64>,
+    /// The vectors of each [`Plan::Near`], by partition and id.
+    pub(super) near: Vec<HashMap<(usize, DocId), f32>>,
 }
 
 impl Plan {

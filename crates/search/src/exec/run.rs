@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::gather::Gathered;
 use super::near::is_near;
-use super::node::{Kind, List, Node, Where, layout_of, names_of};
-use super::plan::{Expansion, Frequencies, Order, Plan};
+use super::node::{Kind, List, Node, Pending, Where, layout_of, names_of};
+use super::plan::{Expansion, Order, Plan, Prepared};
 use super::score::{Explanation, Scoring, Subject, score};
 use crate::index::DocId;
 use crate::index::bits::{Bits, WINDOW};
@@ -13,6 +13,7 @@ use crate::index::dictionary::Dictionary;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
+use crate::query::pattern::{Step, successor};
 
 /// A range or area in which there are at most this many times fewer documents than in a partition is looked
 /// up in order; a wider one is looked for in the column.
@@ -22,7 +23,8 @@ const NARROW: usize = 16;
 #[derive(Debug)]
 pub struct Run {
     plan: Arc<Plan>,
-    frequencies: Arc<Frequencies>,
+    prepared: Arc<Prepared>,
+    number: usize,
     root: Node,
     leaves: usize,
     removals: u64,
@@ -33,7 +35,7 @@ pub struct Run {
     scores: bool,
 }
 
-impl Frequencies {
+impl Prepared {
     /// Adds what `plan` asks of a partition. To be called for every partition before the first run is made.
     pub fn add(&mut self, plan: &Plan, partition: &Partition) {
         let count = |names: Option<&Dictionary<Postings>>, name: &[u8]| {
@@ -54,22 +56,37 @@ impl Frequencies {
         }
     }
 
-    fn of(&self, field: Option<usize>, name: &[u8], here: &Postings) -> u64 {
+    fn get(&self, field: Option<usize>, name: &[u8]) -> u64 {
         let known = match field {
             None => self.terms.get(name),
             Some(field) => self.tags.get(&(field, name.into())),
         };
-        known.copied().unwrap_or(0).max(here.len() as u64)
+        known.copied().unwrap_or(0)
+    }
+
+    fn of(&self, field: Option<usize>, name: &[u8], here: &Postings) -> u64 {
+        self.get(field, name).max(here.len() as u64)
+    }
+
+    fn knows(&self, field: Option<usize>, name: &[u8]) -> bool {
+        self.get(field, name) > 0
     }
 }
 
 impl Run {
-    /// Binds a plan. `scores` says whether scores will be asked for.
-    pub fn new(plan: Arc<Plan>, frequencies: Arc<Frequencies>, partition: &Partition, scores: bool) -> Run {
+    /// Binds a plan to the partition of this number. `scores` says whether scores will be asked for.
+    pub fn new(
+        plan: Arc<Plan>,
+        prepared: Arc<Prepared>,
+        partition: &Partition,
+        number: usize,
+        scores: bool,
+    ) -> Run {
         let documents = partition.documents();
         let mut run = Run {
             plan,
-            frequencies,
+            prepared,
+            number,
             root: Node { kind: Kind::Nothing, bits: None },
             leaves: 0,
             removals: 0,
@@ -82,7 +99,7 @@ impl Run {
     }
 
     fn bind(&mut self, partition: &Partition) {
-        let mut binder = Binder { partition, frequencies: &self.frequencies, leaves: 0 };
+        let mut binder = Binder { partition, number: self.number, prepared: &self.prepared, leaves: 0 };
         self.root = binder.node(&self.plan);
         self.leaves = binder.leaves;
         self.removals = partition.removals();
@@ -95,7 +112,7 @@ impl Run {
             self.bind(partition);
         }
         let mut budget = budget.max(1);
-        expand(&mut self.root, &self.plan, partition, &self.frequencies, &mut budget)
+        expand(&mut self.root, partition, &self.prepared, &mut budget)
     }
 
     /// How many documents it may find at most.
@@ -158,7 +175,8 @@ impl Run {
 
 struct Binder<'a> {
     partition: &'a Partition,
-    frequencies: &'a Frequencies,
+    number: usize,
+    prepared: &'a Prepared,
     leaves: usize,
 }
 
@@ -187,6 +205,13 @@ impl Binder<'_> {
                 self.column(*field, Where::Area(area.clone()), ranges, *weight)
             }
             Plan::Missing { field } => Kind::Missing { field: *field },
+            Plan::Near { number } => {
+                let near = self.prepared.near.get(*number).into_iter().flat_map(|near| near.keys());
+                let here = near.filter(|(partition, _)| *partition == self.number);
+                let mut ids: Vec<DocId> = here.map(|&(_, id)| id).collect();
+                ids.sort_unstable();
+                Kind::Ids(ids)
+            }
             Plan::Keys(keys) => {
                 let documents = self.partition.documents();
                 let mut ids: Vec<DocId> = keys.iter().filter_map(|key| documents.find(key)).collect();
@@ -197,15 +222,26 @@ impl Binder<'_> {
             Plan::Optional(child) => Kind::Optional(Box::new(self.node(child))),
             Plan::And { children, order, weight } => {
                 let mut children: Vec<Node> = children.iter().map(|child| self.node(child)).collect();
+                if children.iter().any(|child| matches!(child.kind, Kind::Nothing)) {
+                    return Kind::Nothing;
+                }
                 if !order.is_some_and(|order| order.in_order) {
                     children.sort_by_key(|child| estimate(child, self.partition));
                 }
-                Kind::And { children, order: *order, weight: *weight }
+                match children.len() {
+                    1 => children.remove(0).kind,
+                    _ => Kind::And { children, order: *order, weight: *weight },
+                }
             }
-            Plan::Or { children, weight } => Kind::Or {
-                children: children.iter().map(|child| self.node(child)).collect(),
-                weight: *weight,
-            },
+            Plan::Or { children, weight } => {
+                let mut children: Vec<Node> = children.iter().map(|child| self.node(child)).collect();
+                children.retain(|child| !matches!(child.kind, Kind::Nothing));
+                match children.len() {
+                    0 => Kind::Nothing,
+                    1 => children.remove(0).kind,
+                    _ => Kind::Or { children, weight: *weight },
+                }
+            }
         }
     }
 
@@ -214,11 +250,16 @@ impl Binder<'_> {
         self.leaves - 1
     }
 
+    /// A name without documents in the whole index becomes [`Kind::Nothing`], so that unions and intersections
+    /// with it have the same form in every partition.
     fn name(&mut self, field: Option<usize>, name: &[u8], mask: u128, weight: f64) -> Kind {
+        if !self.prepared.knows(field, name) {
+            return Kind::Nothing;
+        }
         let lists = names_of(self.partition, field).and_then(|names| {
             let number = names.number(name)?;
             let (_, postings) = names.at(number)?;
-            Some(List { number, documents: self.frequencies.of(field, name, postings) })
+            Some(List { number, documents: self.prepared.of(field, name, postings) })
         });
         let leaf = self.leaf();
         let lists = lists.into_iter().collect();
@@ -226,7 +267,8 @@ impl Binder<'_> {
     }
 
     fn names(&mut self, field: Option<usize>, which: &Expansion, mask: u128, weight: f64) -> Kind {
-        let pending = Some((which.prefix.clone(), which.max));
+        let from = which.pattern.prefix().to_vec();
+        let pending = Some(Pending { pattern: which.pattern.clone(), from, left: which.max });
         let leaf = self.leaf();
         Kind::Lists { field, lists: Vec::new(), mask, weight, is_single: false, leaf, pending }
     }
@@ -248,79 +290,61 @@ impl Binder<'_> {
     }
 }
 
-fn expand(
-    node: &mut Node,
-    plan: &Plan,
-    partition: &Partition,
-    frequencies: &Frequencies,
+fn expand(node: &mut Node, partition: &Partition, prepared: &Prepared, budget: &mut usize) -> bool {
+    let below = match &mut node.kind {
+        Kind::Lists { field, lists, pending, .. } => {
+            let Some(mut rest) = pending.take() else { return true };
+            let Some(names) = names_of(partition, *field) else { return true };
+            *pending = expand_names(names, &mut rest, *field, lists, prepared, budget).then_some(rest);
+            return pending.is_none();
+        }
+        Kind::Not(child) | Kind::Optional(child) => std::slice::from_mut(&mut **child),
+        Kind::And { children, .. } | Kind::Or { children, .. } => children,
+        _ => return true,
+    };
+    below.iter_mut().all(|child| expand(child, partition, prepared, budget))
+}
+
+/// Goes on with an expansion; whether it has a rest.
+fn expand_names(
+    names: &Dictionary<Postings>,
+    rest: &mut Pending,
+    field: Option<usize>,
+    lists: &mut Vec<List>,
+    prepared: &Prepared,
     budget: &mut usize,
 ) -> bool {
-    match (&mut node.kind, plan) {
-        (Kind::Lists { field, lists, pending, .. }, Plan::Terms { which, .. } | Plan::Tags { which, .. }) => {
-            let Some((from, left)) = pending else { return true };
-            let Some(names) = names_of(partition, *field) else {
-                *pending = None;
+    let prefix = rest.pattern.prefix().to_vec();
+    loop {
+        let from = std::mem::take(&mut rest.from);
+        let mut skipped = None;
+        for (name, number) in names.from(&from).take_while(|(name, _)| name.starts_with(&prefix)) {
+            if rest.left == 0 {
+                return false;
+            }
+            if *budget == 0 {
+                rest.from = name.to_vec();
                 return true;
-            };
-            let mut stopped = None;
-            for (name, number) in names.from(from).take_while(|(name, _)| name.starts_with(&which.prefix)) {
-                if *left == 0 {
-                    break;
+            }
+            *budget -= 1;
+            match rest.pattern.step(name) {
+                Step::Match => {
+                    if let Some((_, postings)) = names.at(number) {
+                        lists.push(List { number, documents: prepared.of(field, name, postings) });
+                        rest.left -= 1;
+                    }
                 }
-                if *budget == 0 {
-                    stopped = Some(name.into());
+                Step::Pass => {}
+                Step::Skip(length) => {
+                    skipped = name.get(..length).map(<[u8]>::to_vec);
                     break;
-                }
-                *budget -= 1;
-                if which.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
-                    && let Some((_, postings)) = names.at(number)
-                {
-                    lists.push(List { number, documents: frequencies.of(*field, name, postings) });
-                    *left -= 1;
                 }
             }
-            let left = *left;
-            *pending = stopped.map(|name| (name, left));
-            pending.is_none()
         }
-        (Kind::Not(node), Plan::Not(plan)) => expand(node, plan, partition, frequencies, budget),
-        (Kind::Optional(child), Plan::Optional(plan)) => expand(child, plan, partition, frequencies, budget),
-        (Kind::Or { children, .. }, Plan::Or { children: plans, .. }) => children
-            .iter_mut()
-            .zip(plans)
-            .all(|(node, plan)| expand(node, plan, partition, frequencies, budget)),
-        // The children of an intersection have been sorted: each knows its leaf.
-        (Kind::And { children, .. }, Plan::And { children: plans, .. }) => {
-            let mut order: Vec<usize> = (0..children.len()).collect();
-            order.sort_by_key(|&at| first_leaf(&children[at]).unwrap_or(usize::MAX));
-            let with_leaves = plans.iter().filter(|plan| has_leaf(plan));
-            order
-                .into_iter()
-                .zip(with_leaves)
-                .all(|(at, plan)| expand(&mut children[at], plan, partition, frequencies, budget))
+        match skipped {
+            Some(beginning) if successor(&beginning, &mut rest.from) => {}
+            _ => return false,
         }
-        _ => true,
-    }
-}
-
-/// The number of the first leaf below a node.
-fn first_leaf(node: &Node) -> Option<usize> {
-    match &node.kind {
-        Kind::Lists { leaf, .. } => Some(*leaf),
-        Kind::Not(child) | Kind::Optional(child) => first_leaf(child),
-        Kind::And { children, .. } | Kind::Or { children, .. } => {
-            children.iter().filter_map(first_leaf).min()
-        }
-        _ => None,
-    }
-}
-
-fn has_leaf(plan: &Plan) -> bool {
-    match plan {
-        Plan::Term { .. } | Plan::Terms { .. } | Plan::Tag { .. } | Plan::Tags { .. } => true,
-        Plan::Not(child) | Plan::Optional(child) => has_leaf(child),
-        Plan::And { children, .. } | Plan::Or { children, .. } => children.iter().any(has_leaf),
-        _ => false,
     }
 }
 

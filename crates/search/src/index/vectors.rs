@@ -205,20 +205,26 @@ impl Vectors {
         }
     }
 
+    /// Bytes of a vector in a document.
+    pub fn bytes(&self) -> usize {
+        self.vector.dimension.saturating_mul(self.vector.element.bytes())
+    }
+
     /// The nearest `count` vectors whose places `admits` takes, the nearest first. `ef` is the number of
-    /// candidates of a walk; the field's own without it.
+    /// candidates of a walk; the field's own without it. If `is_exact`, all are looked at.
     pub fn nearest(
         &self,
         query: &[f32],
         count: usize,
         ef: Option<usize>,
+        is_exact: bool,
         admits: Option<&dyn Fn(&Place) -> bool>,
     ) -> Vec<Near> {
         match &self.store {
             Store::Graph(graph) => {
                 let Algorithm::Hnsw { ef_runtime, .. } = self.vector.algorithm else { return Vec::new() };
                 let ef = ef.unwrap_or(ef_runtime).max(count);
-                self.walk(graph, query, count, ef, f32::INFINITY, admits)
+                self.walk(graph, query, (count, ef, is_exact), f32::INFINITY, admits)
             }
             Store::Rows(_) => {
                 let mut found = self.scan(query, f32::INFINITY, admits);
@@ -242,7 +248,7 @@ impl Vectors {
         // A walk finds the nearest few: more are asked for until one of them is too far.
         let mut count = 64;
         loop {
-            let found = self.walk(graph, query, count, count, radius, admits);
+            let found = self.walk(graph, query, (count, count, false), radius, admits);
             if found.len() < count || count >= graph.len() {
                 return found;
             }
@@ -254,8 +260,7 @@ impl Vectors {
         &self,
         graph: &Graph<Held>,
         query: &[f32],
-        count: usize,
-        ef: usize,
+        (count, ef, is_exact): (usize, usize, bool),
         radius: f32,
         admits: Option<&dyn Fn(&Place) -> bool>,
     ) -> Vec<Near> {
@@ -267,7 +272,7 @@ impl Vectors {
             distance_max: radius,
             filter: Some(&filter),
             examined_max: 0,
-            is_exact: count.saturating_mul(8) > graph.len(),
+            is_exact: is_exact || count.saturating_mul(8) > graph.len(),
         };
         let near = |hit: graph::Hit<Held>| Near { place: Arc::clone(&hit.payload.0), distance: hit.distance };
         graph.search(&query, &options).into_iter().map(near).collect()
@@ -388,7 +393,7 @@ mod tests {
                 wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
                 let ids = |near: Vec<Near>| near.iter().map(|n| n.place.id().unwrap()).collect::<Vec<_>>();
                 let first: Vec<u64> = wanted.iter().take(5).map(|w| w.1).collect();
-                assert_eq!(ids(vectors.nearest(&query, 5, None, Some(&odd))), first, "seed {seed}");
+                assert_eq!(ids(vectors.nearest(&query, 5, None, false, Some(&odd))), first, "seed {seed}");
                 let radius = (wanted[19].0 + wanted[20].0) / 2.0;
                 let within: Vec<u64> = wanted.iter().take(20).map(|w| w.1).collect();
                 assert_eq!(ids(vectors.within(&query, radius, Some(&odd))), within, "seed {seed}");

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::schema::{Definition, FieldKind};
 use crate::text::stopwords::Stopwords;
 
-/// A definition with what follows from it.
+/// A definition with its stopwords and the vectors of its fields.
 #[derive(Debug)]
 pub struct Rules {
     /// The definition.
@@ -59,7 +59,7 @@ impl Rules {
 }
 
 impl Index {
-    /// An empty index of so many partitions.
+    /// An empty index with this number of partitions.
     pub fn new(definition: Definition, partitions: usize) -> Index {
         let new = |_| RwLock::new(Partition::new(&definition));
         let partitions = (0..partitions.max(1)).map(new).collect();
@@ -72,7 +72,7 @@ impl Index {
         }
     }
 
-    /// The definition, and what follows from it.
+    /// The definition, its stopwords and vectors.
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -3,32 +3,28 @@
 use martlet_base::random::Random;
 
 use super::*;
-use crate::exec::plan::Pattern;
 use crate::index::content::Content;
 use crate::index::partition::tests::{Model, WORDS, definition, fill as fill_content, model};
 use crate::index::statistics::Statistics;
+use crate::query::ast::Side;
+use crate::query::pattern::{Affix, Fuzzy, TermPattern, Wildcard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-
-/// Names with a letter in them.
-#[derive(Debug)]
-struct With(u8);
-
-impl Pattern for With {
-    fn matches(&self, name: &[u8]) -> bool {
-        name.contains(&self.0)
-    }
-}
 
 fn word(random: &mut Random) -> Box<[u8]> {
     WORDS[random.below(WORDS.len() as u64) as usize].as_bytes().into()
 }
 
 fn expansion(random: &mut Random) -> Expansion {
-    let pattern: Option<Box<dyn Pattern>> =
-        if random.below(2) == 0 { Some(Box::new(With(b'a' + random.below(5) as u8))) } else { None };
-    let prefix: &[u8] = if random.below(2) == 0 { b"" } else { b"c" };
-    Expansion { prefix: prefix.into(), pattern, max: 200 }
+    let text = [b'a' + random.below(5) as u8];
+    let pattern = match random.below(5) {
+        0 => TermPattern::Affix(Box::new(Affix::new(&text, Side::Prefix))),
+        1 => TermPattern::Affix(Box::new(Affix::new(&text, Side::Suffix))),
+        2 => TermPattern::Affix(Box::new(Affix::new(&text, Side::Infix))),
+        3 => TermPattern::Wildcard(Wildcard::new(b"?o*")),
+        _ => TermPattern::Fuzzy(Box::new(Fuzzy::new(b"cog", 1))),
+    };
+    Expansion { pattern, max: 200 }
 }
 
 fn plan(random: &mut Random, depth: u64) -> Plan {
@@ -70,15 +66,18 @@ fn plan(random: &mut Random, depth: u64) -> Plan {
 }
 
 fn means(which: &Expansion, name: &str) -> bool {
-    name.as_bytes().starts_with(&which.prefix)
-        && which.pattern.as_ref().is_none_or(|pattern| pattern.matches(name.as_bytes()))
+    match &which.pattern {
+        TermPattern::Affix(affix) => affix.matches(name.as_bytes()),
+        TermPattern::Wildcard(wildcard) => wildcard.matches(name.as_bytes()),
+        TermPattern::Fuzzy(fuzzy) => fuzzy.clone().matches(name.as_bytes()),
+    }
 }
 
 /// Whether a document is found, by looking at it alone.
 fn finds(plan: &Plan, key: &str, model: &Model) -> bool {
     match plan {
         Plan::All | Plan::Optional(_) => true,
-        Plan::Nothing | Plan::Points { .. } => false,
+        Plan::Nothing | Plan::Points { .. } | Plan::Near { .. } => false,
         Plan::Term { name, .. } => model.words.iter().any(|word| word.as_bytes() == &**name),
         Plan::Terms { which, .. } => model.words.iter().any(|word| means(which, word)),
         Plan::Tag { name, .. } => model.tags.iter().any(|tag| tag.as_bytes() == &**name),
@@ -123,10 +122,10 @@ fn a_run_finds_what_looking_at_each_document_finds() {
     }
     for round in 0..600 {
         let plan = Arc::new(plan(&mut random, 3));
-        let mut frequencies = Frequencies::default();
-        frequencies.add(&plan, &partition);
+        let mut prepared = Prepared::default();
+        prepared.add(&plan, &partition);
         let scores = round % 2 == 0;
-        let mut run = Run::new(plan.clone(), Arc::new(frequencies), &partition, scores);
+        let mut run = Run::new(plan.clone(), Arc::new(prepared), &partition, 0, scores);
         while !run.expand(&partition, 2) {}
         let (mut found, mut scored) = (BTreeSet::new(), 0);
         while let Some(window) = run.window(&partition) {
@@ -174,9 +173,9 @@ fn scores_are_those_of_redisearch() {
     let up_to_two = Range { min: Bound::Included(1.0), max: Bound::Included(2.0) };
     let scores = |plan: Plan| {
         let plan = Arc::new(plan);
-        let mut frequencies = Frequencies::default();
-        frequencies.add(&plan, &partition);
-        let mut run = Run::new(plan, Arc::new(frequencies), &partition, true);
+        let mut prepared = Prepared::default();
+        prepared.add(&plan, &partition);
+        let mut run = Run::new(plan, Arc::new(prepared), &partition, 0, true);
         while !run.expand(&partition, 100) {}
         let window = run.window(&partition).unwrap();
         let statistics = Statistics { documents: 3, average_length: 8.0 / 3.0 };

@@ -76,7 +76,7 @@ fn writers_of_other_keys_do_not_disturb_each_other() {
     let rules = index.rules();
     let vectors = rules.vectors[1].as_ref().unwrap();
     assert_eq!(vectors.len(), 900);
-    let nearest = vectors.nearest(&[101.2, 1.0], 6, None, None);
+    let nearest = vectors.nearest(&[101.2, 1.0], 6, None, false, None);
     let numbers: Vec<u32> = nearest.iter().map(|near| near.distance.sqrt().round() as u32).collect();
     assert_eq!(numbers, [0, 0, 0, 1, 1, 1], "101 and 102, of each thread");
     while index.collect(10) {}

@@ -1,0 +1,230 @@
+//! The best matches of an evaluation, in order.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::evaluation::Match;
+use super::score::Explanation;
+use crate::index::DocId;
+use crate::index::documents::Sortable;
+
+/// By what matches are ordered. Among equals the document that came into the index first is first.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Ranking {
+    /// The greatest score first.
+    Score,
+    /// The least distance first.
+    Distance,
+    /// By a sortable field; the number is its place among those.
+    Sortable {
+        /// The place.
+        place: usize,
+        /// Whether the greatest is first.
+        descending: bool,
+    },
+}
+
+/// A match that is kept beyond its partition's lock.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The document's key.
+    pub key: Box<[u8]>,
+    /// Its partition.
+    pub partition: usize,
+    /// Its id there.
+    pub id: DocId,
+    /// Its number in the index.
+    pub sequence: u64,
+    /// Its score.
+    pub score: f64,
+    /// The score's explanation.
+    pub explanation: Option<Explanation>,
+    /// The distance of its vector.
+    pub distance: Option<f32>,
+    /// The value that orders it.
+    pub sortable: Option<Sortable>,
+    /// Its payload, if that was asked for.
+    pub payload: Option<Box<[u8]>>,
+}
+
+/// The first matches by a ranking, and how many there were in all.
+#[derive(Debug)]
+pub struct Best {
+    ranking: Ranking,
+    most: usize,
+    with_payloads: bool,
+    heap: BinaryHeap<Ranked>,
+    total: usize,
+}
+
+/// A hit by its rank: the last is the greatest.
+#[derive(Debug)]
+struct Ranked {
+    ranking: Ranking,
+    hit: Hit,
+}
+
+impl Best {
+    /// Nothing yet; at most `most` hits are kept.
+    pub fn new(ranking: Ranking, most: usize, with_payloads: bool) -> Best {
+        Best { ranking, most, with_payloads, heap: BinaryHeap::new(), total: 0 }
+    }
+
+    /// How many matches there were.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Takes a match.
+    pub fn add(&mut self, found: Match<'_>) {
+        self.total += 1;
+        if self.most == 0 || self.heap.len() == self.most && !self.is_better(&found) {
+            return;
+        }
+        let document = found.document;
+        let sortable = match self.ranking {
+            Ranking::Sortable { place, .. } => document.sortables.get(place).cloned(),
+            _ => None,
+        };
+        let hit = Hit {
+            key: document.key.clone(),
+            partition: found.partition,
+            id: found.id,
+            sequence: document.sequence,
+            score: found.score,
+            explanation: found.explanation,
+            distance: found.distance,
+            sortable,
+            payload: document.payload.clone().filter(|_| self.with_payloads),
+        };
+        self.heap.push(Ranked { ranking: self.ranking, hit });
+        if self.heap.len() > self.most {
+            self.heap.pop();
+        }
+    }
+
+    /// Whether a match comes before the last one that is kept.
+    fn is_better(&self, found: &Match<'_>) -> bool {
+        let Some(Ranked { hit: last, .. }) = self.heap.peek() else { return true };
+        let document = found.document;
+        let order = match self.ranking {
+            Ranking::Score => last.score.total_cmp(&found.score),
+            Ranking::Distance => by_distance(found.distance, last.distance),
+            Ranking::Sortable { place, descending } => {
+                by_value(document.sortables.get(place), last.sortable.as_ref(), descending)
+            }
+        };
+        order.then(document.sequence.cmp(&last.sequence)) == Ordering::Less
+    }
+
+    /// The hits in order, without the first `offset`.
+    pub fn into_hits(self, offset: usize) -> Vec<Hit> {
+        let ranked = self.heap.into_sorted_vec();
+        ranked.into_iter().skip(offset).map(|ranked| ranked.hit).collect()
+    }
+}
+
+fn by_distance(a: Option<f32>, b: Option<f32>) -> Ordering {
+    a.unwrap_or(f32::INFINITY).total_cmp(&b.unwrap_or(f32::INFINITY))
+}
+
+/// Documents without the value come last in either direction.
+fn by_value(a: Option<&Sortable>, b: Option<&Sortable>, descending: bool) -> Ordering {
+    let order = match (a.unwrap_or(&Sortable::Missing), b.unwrap_or(&Sortable::Missing)) {
+        (Sortable::Missing, Sortable::Missing) => return Ordering::Equal,
+        (Sortable::Missing, _) => return Ordering::Greater,
+        (_, Sortable::Missing) => return Ordering::Less,
+        (Sortable::Number(a), Sortable::Number(b)) => a.total_cmp(b),
+        (Sortable::Text(a), Sortable::Text(b)) => a.cmp(b),
+        (Sortable::Number(_), Sortable::Text(_)) => Ordering::Less,
+        (Sortable::Text(_), Sortable::Number(_)) => Ordering::Greater,
+    };
+    if descending { order.reverse() } else { order }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (a, b) = (&self.hit, &other.hit);
+        let order = match self.ranking {
+            Ranking::Score => b.score.total_cmp(&a.score),
+            Ranking::Distance => by_distance(a.distance, b.distance),
+            Ranking::Sortable { descending, .. } => {
+                by_value(a.sortable.as_ref(), b.sortable.as_ref(), descending)
+            }
+        };
+        order.then(a.sequence.cmp(&b.sequence))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ranked {}
+
+#[cfg(test)]
+mod tests {
+    use martlet_base::random::Random;
+
+    use super::*;
+    use crate::index::documents::Document;
+
+    fn document(sequence: u64, value: Sortable) -> Document {
+        Document {
+            key: sequence.to_string().into_bytes().into(),
+            sequence,
+            score: 1.0,
+            length: 1,
+            max_frequency: 1,
+            fingerprint: 0,
+            sortables: Box::new([value]),
+            payload: None,
+            vectors: Box::new([]),
+        }
+    }
+
+    #[test]
+    fn the_best_are_those_of_a_sort_of_all() {
+        let seed = Random::from_entropy().next_u64();
+        let mut random = Random::seeded(seed);
+        for ranking in [
+            Ranking::Score,
+            Ranking::Distance,
+            Ranking::Sortable { place: 0, descending: false },
+            Ranking::Sortable { place: 0, descending: true },
+        ] {
+            let most = random.below(40) as usize;
+            let (mut best, mut all) = (Best::new(ranking, most, false), Best::new(ranking, 1_000, false));
+            let mut sequences: Vec<u64> = (0..200).collect();
+            for at in 0..200usize {
+                sequences.swap(at, random.below(200) as usize);
+            }
+            for sequence in sequences {
+                let value = match random.below(4) {
+                    0 => Sortable::Missing,
+                    1 => Sortable::Text(vec![b'a' + random.below(5) as u8].into()),
+                    _ => Sortable::Number(random.below(9) as f64),
+                };
+                let document = document(sequence, value);
+                let (score, distance) = (random.below(9) as f64, Some(random.below(9) as f32));
+                for best in [&mut best, &mut all] {
+                    let (document, partition, id) = (&document, 0, sequence);
+                    best.add(Match { document, partition, id, score, explanation: None, distance });
+                }
+            }
+            assert_eq!((best.total(), all.total()), (200, 200));
+            let key = |hits: Vec<Hit>| hits.into_iter().map(|hit| hit.sequence).collect::<Vec<_>>();
+            let (best, mut all) = (key(best.into_hits(3)), key(all.into_hits(3)));
+            all.truncate(most.saturating_sub(3));
+            assert_eq!(best, all, "seed {seed} {ranking:?}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A query over all partitions of an index, in steps of bounded length.
+//!
+//! Between two steps no partition is locked. Each live document that matches is reported once, in no order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::plan::{Plan, Prepared};
+use super::planner::Planned;
+use super::run::Run;
+use super::score::{Explanation, Scorer, Scoring};
+use crate::Error;
+use crate::index::DocId;
+use crate::index::bits::Bits;
+use crate::index::documents::Document;
+use crate::index::statistics::Statistics;
+use crate::index::vectors::{Place, Vectors};
+use crate::index::whole::{Index, Rules};
+use crate::query::ast::{Near, VectorQuery};
+
+/// Names of dictionaries that one step looks at for patterns.
+const NAMES: usize = 4096;
+
+/// How scores are made; see [`Scoring`].
+#[derive(Clone, Debug, Default)]
+pub struct Scores {
+    /// The formula.
+    pub scorer: Scorer,
+    /// The query's payload.
+    pub payload: Option<Box<[u8]>>,
+    /// Whether scores come with their explanations.
+    pub explain: bool,
+}
+
+/// A document that matches.
+#[derive(Debug)]
+pub struct Match<'a> {
+    /// The document; the partition is locked while it is reported.
+    pub document: &'a Document,
+    /// Its partition.
+    pub partition: usize,
+    /// Its id there.
+    pub id: DocId,
+    /// Its score; 0 if scores are not asked for.
+    pub score: f64,
+    /// The score's explanation.
+    pub explanation: Option<Explanation>,
+    /// The distance of the vector by which it was found.
+    pub distance: Option<f32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The vectors of a range are looked for.
+    Range(usize),
+    /// The names of the plan are counted in a partition.
+    Count(usize),
+    /// The plan runs through a partition.
+    Run(usize),
+    /// The nearest vectors among the documents that were found are looked for.
+    Nearest,
+    Done,
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct Evaluation {
+    index: Arc<Index>,
+    rules: Arc<Rules>,
+    plan: Arc<Plan>,
+    prepared: Arc<Prepared>,
+    ranges: Vec<VectorQuery>,
+    nearest: Option<VectorQuery>,
+    scores: Option<Scores>,
+    statistics: Statistics,
+    stage: Stage,
+    run: Option<Run>,
+    /// The documents among which the nearest are looked for, by partition; empty if all are.
+    among: Vec<Vec<Bits>>,
+}
+
+impl Evaluation {
+    /// An evaluation of a plan, which was made for the index. Without `scores` all scores are 0.
+    ///
+    /// # Errors
+    /// A vector of the query has the wrong length.
+    pub fn new(index: Arc<Index>, planned: Planned, scores: Option<Scores>) -> Result<Evaluation, Error> {
+        let rules = index.rules();
+        for query in planned.ranges.iter().chain(&planned.nearest) {
+            query_vector(&rules, query)?;
+        }
+        Ok(Evaluation {
+            statistics: index.statistics(),
+            rules,
+            plan: Arc::new(planned.plan),
+            prepared: Arc::default(),
+            ranges: planned.ranges,
+            nearest: planned.nearest,
+            scores,
+            stage: Stage::Range(0),
+            run: None,
+            among: Vec::new(),
+            index,
+        })
+    }
+
+    /// Whether the evaluation has ended.
+    pub fn is_done(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// A step; `each` gets the matches that it found.
+    pub fn step(&mut self, each: &mut dyn FnMut(Match<'_>)) {
+        self.stage = match self.stage {
+            Stage::Range(number) => self.look_for_range(number),
+            Stage::Count(partition) => self.count(partition),
+            Stage::Run(partition) => self.go_on(partition, each),
+            Stage::Nearest => self.look_for_nearest(each),
+            Stage::Done => Stage::Done,
+        };
+    }
+
+    fn prepared_mut(&mut self) -> &mut Prepared {
+        // Nothing else holds it before the first run.
+        if Arc::get_mut(&mut self.prepared).is_none() {
+            self.prepared = Arc::default();
+        }
+        Arc::make_mut(&mut self.prepared)
+    }
+
+    fn look_for_range(&mut self, number: usize) -> Stage {
+        let Some(query) = self.ranges.get(number) else { return Stage::Count(0) };
+        let mut near = HashMap::new();
+        if let (Ok((vectors, components)), Near::Within(radius)) =
+            (query_vector(&self.rules, query), query.near)
+        {
+            for one in vectors.within(&components, radius as f32, None) {
+                if let Some(id) = one.place.id() {
+                    near.insert((one.place.partition, id), one.distance);
+                }
+            }
+        }
+        self.prepared_mut().near.push(near);
+        Stage::Range(number + 1)
+    }
+
+    fn count(&mut self, partition: usize) -> Stage {
+        let (index, plan) = (Arc::clone(&self.index), Arc::clone(&self.plan));
+        let Some(locked) = index.partition(partition) else {
+            let needs_no_filter = self.nearest.is_some() && matches!(*plan, Plan::All);
+            return if needs_no_filter { Stage::Nearest } else { Stage::Run(0) };
+        };
+        self.prepared_mut().add(&plan, &locked);
+        Stage::Count(partition + 1)
+    }
+
+    /// One window of a partition.
+    fn go_on(&mut self, number: usize, each: &mut dyn FnMut(Match<'_>)) -> Stage {
+        let index = Arc::clone(&self.index);
+        let Some(partition) = index.partition(number) else {
+            return if self.nearest.is_some() { Stage::Nearest } else { Stage::Done };
+        };
+        let wants_scores = self.scores.is_some() && self.nearest.is_none();
+        let run = self.run.get_or_insert_with(|| {
+            let (plan, prepared) = (Arc::clone(&self.plan), Arc::clone(&self.prepared));
+            Run::new(plan, prepared, &partition, number, wants_scores)
+        });
+        if !run.expand(&partition, NAMES) {
+            return Stage::Run(number);
+        }
+        let Some(found) = run.window(&partition) else {
+            self.run = None;
+            return Stage::Run(number + 1);
+        };
+        if found.is_empty() {
+            return Stage::Run(number);
+        }
+        if self.nearest.is_some() {
+            self.among.resize_with(number + 1, Vec::new);
+            self.among[number].push(found);
+            return Stage::Run(number);
+        }
+        let near = &self.prepared.near;
+        let mut report = |id, score, explanation| {
+            let Some(document) = partition.documents().get(id) else { return };
+            let distance = near.iter().find_map(|near| near.get(&(number, id)).copied());
+            each(Match { document, partition: number, id, score, explanation, distance });
+        };
+        match &self.scores {
+            None => found.iter().for_each(|id| report(id, 0.0, None)),
+            Some(scores) => {
+                let scoring = Scoring {
+                    scorer: scores.scorer,
+                    statistics: self.statistics,
+                    payload: scores.payload.as_deref(),
+                    explain: scores.explain,
+                };
+                run.scores(&partition, &found, &scoring, report);
+            }
+        }
+        Stage::Run(number)
+    }
+
+    fn look_for_nearest(&mut self, each: &mut dyn FnMut(Match<'_>)) -> Stage {
+        let Some(query) = &self.nearest else { return Stage::Done };
+        let Ok((vectors, components)) = query_vector(&self.rules, query) else { return Stage::Done };
+        let Near::Nearest(count) = query.near else { return Stage::Done };
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(vectors.len());
+        let among = &self.among;
+        let admits = |place: &Place| {
+            let windows = among.get(place.partition);
+            place.id().is_some_and(|id| {
+                let windows = windows.map_or(&[][..], Vec::as_slice);
+                let at = windows.partition_point(|window| window.end() <= id);
+                windows.get(at).is_some_and(|window| window.contains(id))
+            })
+        };
+        let is_filtered = !matches!(*self.plan, Plan::All);
+        let admits: Option<&dyn Fn(&Place) -> bool> = if is_filtered { Some(&admits) } else { None };
+        let candidates: usize = among.iter().flatten().map(Bits::count).sum();
+        let is_exact = is_filtered && candidates.saturating_mul(10) < vectors.len();
+        for near in vectors.nearest(&components, count, query.ef_runtime, is_exact, admits) {
+            let Some(id) = near.place.id() else { continue };
+            let Some(partition) = self.index.partition(near.place.partition) else { continue };
+            let Some(document) = partition.documents().get(id) else { continue };
+            each(Match {
+                document,
+                partition: near.place.partition,
+                id,
+                score: 0.0,
+                explanation: None,
+                distance: Some(near.distance),
+            });
+        }
+        Stage::Done
+    }
+}
+
+/// The field's vectors, and the query's as they have it.
+fn query_vector<'r>(rules: &'r Rules, query: &VectorQuery) -> Result<(&'r Vectors, Vec<f32>), Error> {
+    let field = rules.definition.fields.iter().position(|field| field.name == query.field);
+    let vectors = field
+        .and_then(|field| rules.vectors.get(field)?.as_deref())
+        .ok_or_else(|| Error::new(format!("Unknown field `{}`", String::from_utf8_lossy(&query.field))))?;
+    let wanted = vectors.bytes();
+    if query.vector.len() != wanted {
+        return Err(Error::new(format!(
+            "Error parsing vector similarity query: query vector blob size ({}) does not match index's expected \
+             size ({wanted}).",
+            query.vector.len()
+        )));
+    }
+    Ok((vectors, vectors.decode(&query.vector)?))
+}
+
+#[cfg(test)]
+mod tests;
