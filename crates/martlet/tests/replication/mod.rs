@@ -6,7 +6,6 @@ mod channels_replica;
 mod differential;
 mod diskless;
 mod failover_pause;
-mod failover_pause;
 mod faults;
 mod formats;
 mod parallel_apply;
