@@ -293,10 +293,9 @@ impl Journal {
         self.stream.get().map_or(0..0, Stream::backlog)
     }
 
-    /// Bytes of the stream that are kept for the backlog and for replicas that have not read them yet.
+    /// Bytes of memory of the stream that is kept for the backlog and for replicas that have not read it yet.
     pub fn stream_bytes(&self) -> u64 {
-        let kept = self.backlog_offsets();
-        kept.end - kept.start
+        self.stream.get().map_or(0, Stream::memory_bytes)
     }
 
     /// Keeps this many bytes of the stream for replicas that come back (`repl-backlog-size`).

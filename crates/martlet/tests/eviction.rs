@@ -365,3 +365,28 @@ fn notices_of_evicted_keys_precede_the_reply() {
     assert_eq!(tracker.read_reply().unwrap(), Reply::Simple(b"QUEUED".to_vec()));
     assert_eq!(tracker.read_reply().unwrap(), Reply::Array(vec![Reply::Simple(b"PONG".to_vec())]));
 }
+
+/// Ten clients are informed of each evicted key, whose name is most of what it takes: the notices weigh more than
+/// the keys, and evict none in the same go.
+#[test]
+fn notices_of_evicted_keys_evict_no_keys() {
+    let one_thread =
+        ["--io-threads", "1", "--maxmemory-eviction-tenacity", "100", "--enable-debug-command", "yes"];
+    let (server, mut client) = start(&one_thread);
+    let mut trackers: Vec<Client> = (0..10).map(|_| Client::connect(server.address()).unwrap()).collect();
+    for tracker in &mut trackers {
+        ok(tracker, &["HELLO", "3"]);
+        ok(tracker, &["CLIENT", "TRACKING", "ON"]);
+    }
+    for number in 0..300 {
+        let key = format!("{number}{}", "x".repeat(VALUE_BYTES));
+        ok(&mut client, &["SET", &key, "x"]);
+        trackers.iter_mut().for_each(|tracker| ok(tracker, &["GET", &key]));
+    }
+    // No other go follows before the figures are read.
+    ok(&mut client, &["DEBUG", "PAUSE-CRON", "1"]);
+    let limit = info(&mut client, "used_memory") - 40_000;
+    ok(&mut client, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru", "maxmemory", &limit.to_string()]);
+    let (evicted, left) = (info(&mut client, "evicted_keys"), keys(&mut client));
+    assert!((10..=150).contains(&evicted) && left >= 150, "{evicted} evicted, {left} left");
+}

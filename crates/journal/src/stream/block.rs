@@ -90,6 +90,11 @@ impl Chunk {
         Chunk { block: self.block.clone(), begin, end: self.end.min(begin.saturating_add(len)) }
     }
 
+    /// Where in its block it begins.
+    pub(super) fn begin(&self) -> usize {
+        self.begin
+    }
+
     /// Bytes of memory that its block takes.
     pub(super) fn block_bytes(&self) -> usize {
         self.block.bytes.len()

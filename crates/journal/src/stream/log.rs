@@ -344,6 +344,20 @@ impl Log {
         while self.marks.len() > KEPT_MARKS && self.marks.get(1).is_some_and(|mark| is_gone(mark.place)) {
             self.marks.pop_front();
         }
+        let wanted = self.marks.len().max(KEPT_MARKS);
+        if self.marks.capacity() > 4 * wanted {
+            self.marks.shrink_to(2 * wanted);
+        }
+    }
+
+    /// Bytes of memory of what is kept for replicas: its blocks with the parts of the first and the last that hold
+    /// nothing of it, the spare one, and the marks.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let kept = self.end.offset - self.begin().offset;
+        let before = self.spans.front().map_or(self.tail.len(), |first| first.chunk.begin());
+        let room = self.tail.capacity() - self.tail.len();
+        let spare = self.spare.as_ref().map_or(0, Chunk::block_bytes);
+        kept + (before + room + spare + self.marks.capacity() * size_of::<Mark>()) as u64
     }
 
     /// Bytes of memory of the blocks that are kept, each counted once.

@@ -175,6 +175,11 @@ impl Stream {
         state.log.backlog_begin()..state.log.end().offset
     }
 
+    /// See [`Journal::stream_bytes`](crate::Journal::stream_bytes).
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.state().log.memory_bytes()
+    }
+
     /// Keeps this many bytes for replicas that come back.
     pub(crate) fn set_backlog(&self, bytes: u64) {
         self.state().log.set_backlog(bytes);

@@ -136,6 +136,8 @@ pub(super) struct Figures {
     pub backlog: u64,
     /// The rest of it, which replicas are behind by.
     pub replicas: u64,
+    /// The rest of it, whether there are replicas or not: no key is evicted for it.
+    pub beyond_backlog: u64,
     /// The stream that waits for a full sync's data set.
     pub gathered: u64,
     /// Keys and bytes of the table of each database that was ever used, by index.
@@ -166,6 +168,7 @@ impl Figures {
                 .sum::<usize>() as u64,
             backlog: stream - replicas.min(stream),
             replicas,
+            beyond_backlog: beyond,
             gathered: shared.replication.replica.gathered_bytes(),
             log_buffer: log_buffer.load(Ordering::Relaxed) + shared.engine.journal.backlog(),
             databases: survey.databases.iter().map(|(db, held)| (*db, held.keys, held.table_bytes)).collect(),

@@ -156,21 +156,24 @@ impl Worker {
         let recorded = self.keys.recorded;
         let mut evictor = std::mem::take(&mut self.memory.evictor);
         let mut found = true;
-        while found && self.bytes_to_evict() > 0 {
+        // Invalidations of what is evicted take memory, too, which must not make it evict more in the same go.
+        let mut left = self.bytes_to_evict() as i64;
+        while found && left > 0 && self.bytes_to_evict() > 0 {
             let is_over = shared.clock.elapsed_ns(began, shared.clock.raw()) >= self.memory.budget_ns;
             if is_over || shared.engine.lazy_free.pending() > 0 {
                 self.memory.is_unfinished = true;
                 break;
             }
-            // No more go than are needed, however large they are.
-            let goal = self.counted_bytes().saturating_sub_unsigned(self.bytes_to_evict());
             for _ in 0..BATCH_KEYS {
+                let before = self.counted_bytes();
                 found = in_view(&mut self.keys, self.base_view, |keys| keys.evict_one(&mut evictor, policy));
                 if !found {
                     break;
                 }
+                left = left.saturating_sub(before.saturating_sub(self.counted_bytes()));
                 self.release_keys();
-                if self.counted_bytes() <= goal || shared.engine.lazy_free.pending() > 0 {
+                // No more go than are needed, however large they are.
+                if left <= 0 || shared.engine.lazy_free.pending() > 0 {
                     break;
                 }
             }

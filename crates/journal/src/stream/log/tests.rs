@@ -241,6 +241,8 @@ fn a_slow_reader_is_told_that_it_fell_behind() {
     }
     assert_eq!(log.next(slow, u64::MAX).unwrap_err(), FellBehind);
     assert!(log.block_bytes() <= 100_000 + 2 * BLOCK_BYTES);
+    let (blocks, spare) = (log.block_bytes(), log.spare.as_ref().map_or(0, Chunk::block_bytes));
+    assert_eq!(log.memory_bytes(), (blocks + spare) as u64);
     log.detach(slow);
     assert!(log.block_bytes() <= BLOCK_BYTES);
     log.set_backlog(200_000);

@@ -187,7 +187,7 @@ pub(super) fn memory(worker: &mut Worker, text: &mut Text) {
     text.field("mem_fragmentation_ratio", ratio(resident, used));
     text.field("mem_fragmentation_bytes", resident as i64 - used as i64);
     let snapshot = shared.engine.snapshot.held_bytes();
-    let not_counted = figures.replicas + figures.gathered + snapshot;
+    let not_counted = figures.beyond_backlog + figures.gathered + snapshot;
     text.field("mem_not_counted_for_evict", not_counted);
     text.field("mem_replication_backlog", figures.backlog);
     text.field("mem_total_replication_buffers", figures.backlog + figures.replicas);
