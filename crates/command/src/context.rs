@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use martlet_base::number::{LongDouble, parse_f64, parse_f64_saturating, parse_i64};
+use martlet_base::random::Random;
 use martlet_engine::{Awaited, Keys};
 use martlet_keyspace::{ExpiryChange, Key, Object};
 use martlet_protocol::reply::Reply;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub databases: usize,
     /// The server is a node of a cluster (`cluster-enabled`): a command's keys are of one slot.
     pub is_clustered: bool,
+    /// Percentage of the operations that a cluster could not run which are counted; 0 in a cluster.
+    pub compatibility_sample_percent: u32,
     /// Until which size a list is a listpack (`list-max-listpack-size`).
     pub list_limit: ListLimit,
     /// When a set changes its encoding (`set-max-intset-entries`, `set-max-listpack-entries`,
@@ -105,6 +108,13 @@ impl Default for SeriesSettings {
 }
 
 impl Settings {
+    /// Whether an operation that a cluster could not run counts.
+    #[inline]
+    pub fn samples_compatibility(&self, random: &mut Random) -> bool {
+        let percent = self.compatibility_sample_percent;
+        percent > 0 && (percent >= 100 || random.next_u64() % 100 < u64::from(percent))
+    }
+
     /// When collections change their encoding that are read from RDB.
     pub fn decoding_limits(&self) -> Limits {
         Limits {
@@ -124,6 +134,7 @@ impl Default for Settings {
             string_max_bytes: martlet_base::limits::STRING_MAX_BYTES,
             databases: 16,
             is_clustered: false,
+            compatibility_sample_percent: 0,
             list_limit: ListLimit::default(),
             set_limits: SetLimits::default(),
             hash_limits: HashLimits::default(),
@@ -288,6 +299,13 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// Counts an operation that a cluster could not run, if it is one of the sample.
+    pub fn count_incompatible(&mut self) {
+        if self.settings.samples_compatibility(&mut self.keys.random) {
+            self.keys.counters().incompatible.add(1);
+        }
+    }
+
     /// Whether the user may read all of these keys, which the request does not name.
     pub fn may_read<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> bool {
         self.may_read_key.is_none_or(|may_read| keys.all(may_read))

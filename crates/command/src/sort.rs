@@ -106,8 +106,12 @@ fn touches_other_keys(args: &Args<'_>) -> bool {
 }
 
 /// The client may read whatever keys a pattern names.
-fn may_read(ctx: &Context<'_>, pattern: &[u8], option: &str) -> Outcome {
-    let is_elsewhere = || pattern != b"#" && slot_of_pattern(pattern) != Some(slot_of(ctx.key(1).bytes));
+fn may_read(ctx: &mut Context<'_>, pattern: &[u8], option: &str) -> Outcome {
+    let key = ctx.key(1).bytes;
+    let is_elsewhere = || pattern != b"#" && slot_of_pattern(pattern) != Some(slot_of(key));
+    if ctx.settings.compatibility_sample_percent > 0 && is_elsewhere() {
+        ctx.count_incompatible();
+    }
     let refuse = |why: &str| Err(Error::Text(format!("ERR {option} option of SORT denied {why}")));
     if ctx.settings.is_clustered && is_elsewhere() {
         refuse("in Cluster mode when keys formed by the pattern may be in different slots.")
@@ -132,7 +136,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn parse(ctx: &Context<'a>, read_only: bool) -> Result<Request<'a>, Error> {
+    fn parse(ctx: &mut Context<'a>, read_only: bool) -> Result<Request<'a>, Error> {
         let mut request = Request {
             descending: false,
             alpha: false,

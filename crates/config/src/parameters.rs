@@ -14,8 +14,6 @@ use super::table::{Section, parameter_table};
 use super::value::Kind::*;
 use super::value::{MemoryLimit, TEXT};
 
-const COMPATIBILITY: super::Effect =
-    Absent("this version does not reject commands that a cluster could not run");
 const TLS_DH: super::Effect = Moot("key exchange uses elliptic curves only");
 const TLS_TIME: super::Effect = Moot("sessions are kept until others need their place");
 
@@ -577,7 +575,7 @@ parameter_table! {
         => "slot-migration-max-failover-repl-bytes", Integer(-1, LONG_MAX), MODIFIABLE, Honoured;
     /// Percentage of commands that are checked for whether a cluster could run them
     cluster_compatibility_sample_ratio: u32 = 0
-        => "cluster-compatibility-sample-ratio", Integer(0, 100), MODIFIABLE, COMPATIBILITY;
+        => "cluster-compatibility-sample-ratio", Integer(0, 100), MODIFIABLE, Honoured;
 
     // TLS.
 

@@ -71,6 +71,8 @@ pub struct Counters {
     pub expired_keys_unmet: Counter,
     /// Keys deleted to stay below maxmemory.
     pub evicted_keys: Counter,
+    /// Operations that a cluster could not run.
+    pub incompatible: Counter,
     /// Changes of the data set.
     pub dirty: Counter,
 }
@@ -86,6 +88,7 @@ impl Counters {
             &self.expired_fields_unmet,
             &self.expired_keys_unmet,
             &self.evicted_keys,
+            &self.incompatible,
         ] {
             counter.set(0);
         }

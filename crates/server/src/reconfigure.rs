@@ -26,6 +26,9 @@ pub fn install(shared: &'static Shared) {
         shared.slow_path_reasons.switch(SlowPathReason::Importing, new.import_mode);
     };
     shared.config.on_published(&["import-mode"], Box::new(import));
+    let check = move |_: &Config, new: &Config| check_compatibility(shared, new);
+    shared.config.on_published(&["cluster-compatibility-sample-ratio"], Box::new(check));
+    check_compatibility(shared, &shared.config.snapshot());
     install_tls(shared);
     install_listeners(shared, &["port", "bind"], Kind::Plain, TCP);
     install_listeners(shared, &["tls-port", "bind"], Kind::Tls, TLS);
@@ -37,6 +40,12 @@ pub fn install(shared: &'static Shared) {
         Ok(Acquired::nothing())
     };
     shared.config.on_read(&["appendonly"], Box::new(prepare));
+}
+
+/// Has requests looked at for whether a cluster could run them, where there is none.
+fn check_compatibility(shared: &Shared, config: &Config) {
+    let is_on = crate::settings::compatibility_sample_percent(config) > 0;
+    shared.slow_path_reasons.switch(SlowPathReason::Compatibility, is_on);
 }
 
 /// One hook refuses what cannot be used, the other puts to use what the first has read.

@@ -20,6 +20,7 @@ pub fn from_config(config: &Config) -> Settings {
     Settings {
         string_max_bytes: config.proto_max_bulk_len_bytes.min(ELEMENT_MAX_BYTES) as usize,
         is_clustered: config.cluster_enabled,
+        compatibility_sample_percent: compatibility_sample_percent(config),
         databases: config.database_count(),
         list_limit: ListLimit::from_directive(config.list_max_listpack_size),
         set_limits: SetLimits {
@@ -133,4 +134,9 @@ pub fn touch(config: &Config, now_ms: i64, engine: &Engine) -> Touch {
 pub fn wanted_events(config: &Config) -> u32 {
     let events = config.notify_keyspace_events.0;
     if events & EventClass::CHANNELS.0 == 0 { 0 } else { events }
+}
+
+/// Percentage of the operations that a cluster could not run which are counted: none in a cluster.
+pub fn compatibility_sample_percent(config: &Config) -> u32 {
+    if config.cluster_enabled { 0 } else { config.cluster_compatibility_sample_ratio }
 }

@@ -41,10 +41,12 @@ pub enum SlowPathReason {
     Importing,
     /// The server is a node of a cluster: keys may be other nodes'.
     Cluster,
+    /// Requests are looked at for whether a cluster could run them (`cluster-compatibility-sample-ratio`).
+    Compatibility,
 }
 
 impl SlowPathReason {
-    const COUNT: usize = SlowPathReason::Cluster as usize + 1;
+    const COUNT: usize = SlowPathReason::Compatibility as usize + 1;
 
     fn bit(self) -> u32 {
         1 << self as u32

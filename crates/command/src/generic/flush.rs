@@ -113,6 +113,7 @@ fn swapdb(ctx: &mut Context<'_>) -> Outcome {
     let (Some(a), Some(b)) = (within(a), within(b)) else {
         return Err(Error::Fixed("ERR DB index is out of range"));
     };
+    ctx.count_incompatible();
     if a != b {
         ctx.keys.swap_databases(a, b);
     }

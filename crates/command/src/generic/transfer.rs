@@ -102,6 +102,7 @@ fn move_key(ctx: &mut Context<'_>) -> Outcome {
     if to_db == from_db {
         return Err(SAME_OBJECT);
     }
+    ctx.count_incompatible();
     let key = ctx.key(1);
     let there = |keys: &mut Keys| keys.lookup_write(&key).is_some();
     let moves = there(ctx.keys) && !ctx.keys.in_db(to_db, there);
@@ -168,6 +169,9 @@ fn copy(ctx: &mut Context<'_>) -> Outcome {
     let (from, to) = (ctx.key(1), ctx.key(2));
     if to_db == ctx.keys.db() && from.bytes == to.bytes {
         return Err(SAME_OBJECT);
+    }
+    if (to_db, ctx.keys.db()) != (0, 0) {
+        ctx.count_incompatible();
     }
     let copied = copy_key(ctx.keys, &from, &to, to_db, replace);
     ctx.reply.int(i64::from(copied));

@@ -69,6 +69,9 @@ fn select(call: &mut Call<'_>) -> Outcome {
     if is_only_one && parse_i64(call.arg(1)).is_some_and(|index| index != 0) {
         return Err(Error::Fixed("ERR SELECT is not allowed in cluster mode"));
     }
+    if parse_i64(call.arg(1)).is_some_and(|index| index != 0) {
+        call.worker.count_incompatible();
+    }
     let index = database(call.arg(1), call.worker.settings.databases)?;
     call.connection.session.db = index;
     call.connection.info.db.store(index, Ordering::Relaxed);

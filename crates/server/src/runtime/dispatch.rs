@@ -193,6 +193,9 @@ impl Worker {
             self.postpone(connection);
             return;
         }
+        if self.checks_compatibility() {
+            self.note_compatibility(connection, entry, args);
+        }
         if self.shared.slow_path_reasons.has(SlowPathReason::HotKeys) {
             // Every command is to be noted.
             self.meter.note_all();

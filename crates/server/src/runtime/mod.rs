@@ -10,6 +10,7 @@ pub mod call;
 pub(crate) mod checks;
 mod client_memory;
 mod command_cache;
+pub(crate) mod compatibility;
 mod connections;
 mod cron;
 pub(crate) mod demands;

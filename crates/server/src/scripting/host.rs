@@ -20,6 +20,7 @@ use crate::connection::Connection;
 use crate::refusal::Refusal;
 use crate::registry::{Entry, Run, names_command, slot_of_keys};
 use crate::runtime::Worker;
+use crate::runtime::compatibility::ScriptKeys;
 use crate::runtime::demands::{self, Demands};
 use crate::runtime::request_flags;
 
@@ -48,6 +49,8 @@ pub(super) struct ScriptHost<'a> {
     pub missing: Option<Missing>,
     /// The slot of its keys, in a cluster, once it is known.
     pub slot: Option<u16>,
+    /// Its keys, where requests are looked at for whether a cluster could run them.
+    pub checked_keys: ScriptKeys,
     /// A raw reading of the clock: when it began.
     pub began: u64,
     /// FUNCTION STATS names it: a function that has reached its first interrupt.
@@ -115,6 +118,9 @@ impl ScriptHost<'_> {
             return Err(READ_ONLY);
         }
         let may_cross_slots = self.may_cross_slots();
+        if self.worker.checks_compatibility() {
+            self.worker.note_script_call(&mut self.checked_keys, may_cross_slots, entry, args);
+        }
         let slot = &mut self.slot;
         self.worker.check_script_route(self.connection, entry, args, may_cross_slots, slot)?;
         // A script that has begun to write is let through to its end.

@@ -212,9 +212,18 @@ fn reply_to(call: &mut Call<'_>, run: Run) -> Outcome {
     }
 }
 
+/// Checks whether a script may begin, and counts it if it says that it does not run in a cluster.
+fn check_before(call: &mut Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
+    may_begin(call, flags, is_read_only)?;
+    if flags.has(ScriptFlags::NO_CLUSTER) {
+        call.worker.note_no_cluster();
+    }
+    Ok(())
+}
+
 /// Checks whether a script may begin, by its first line or a function's flags. By itself it is refused as any
 /// command with such flags; within a transaction, whose EXEC was not refused, in words of its own.
-fn check_before(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
+fn may_begin(call: &Call<'_>, flags: ScriptFlags, is_read_only: bool) -> Outcome {
     let worker = &*call.worker;
     let first = |demands, reasons: &[Refusal]| demands::refusal(worker, demands, reasons);
     let writes = !flags.has(ScriptFlags::NO_WRITES);
@@ -311,6 +320,8 @@ impl ScriptRun<'_, '_> {
         worker.scripts.hold(Some(Vec::new()));
         worker.shared.scripts.running(worker.thread).begin(self.engine);
         let began = worker.shared.clock.raw();
+        let checked_keys = worker.script_keys(&self.request);
+        let incompatible = worker.keys.counters().incompatible.get();
         let mut host = ScriptHost {
             worker,
             connection,
@@ -321,6 +332,7 @@ impl ScriptRun<'_, '_> {
             is_read_only: self.is_read_only,
             missing: None,
             slot: None,
+            checked_keys,
             began,
             is_shown: false,
             guest: None,
@@ -342,6 +354,7 @@ impl ScriptRun<'_, '_> {
         connection.session.fieldsets = fieldsets;
         worker.keys.effects.pending().set_audience(Some(Audience::All));
         if missing.is_some() {
+            worker.keys.counters().incompatible.set(incompatible);
             worker.scripts.hold(None);
             reply.truncate(begin);
             worker.keys.undo();

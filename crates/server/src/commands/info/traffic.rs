@@ -135,6 +135,9 @@ fn tracking_and_traffic(worker: &mut Worker, text: &mut Text) {
     text.field("acl_access_denied_key", stats.refused_keys.load(Ordering::Relaxed));
     text.field("acl_access_denied_channel", stats.refused_channels.load(Ordering::Relaxed));
     text.field("acl_access_denied_tls_cert", stats.refused_certificates.load(Ordering::Relaxed));
+    if worker.checks_compatibility() {
+        text.field("cluster_incompatible_ops", shared.engine.sum(|c| c.incompatible.get()));
+    }
     if worker.presentation().is_valkey() {
         text.field("acl_access_denied_db", stats.refused_databases.load(Ordering::Relaxed));
     }

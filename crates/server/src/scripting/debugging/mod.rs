@@ -35,6 +35,7 @@ use super::{check_before, script_inputs};
 use crate::connection::{Connection, Suspended};
 use crate::registry::{Entry, Run, slot_of_keys};
 use crate::runtime::call::Call;
+use crate::runtime::compatibility::ScriptKeys;
 use crate::runtime::{Mail, Shared, Worker};
 use copy::{Copies, KEYS_MAX};
 use input::Input;
@@ -409,6 +410,7 @@ impl Worker {
             is_read_only: debugged.is_read_only,
             missing: None,
             slot: debugged.slot,
+            checked_keys: ScriptKeys::Unchecked,
             is_shown: false,
             guest: None,
         };
