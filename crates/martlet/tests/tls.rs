@@ -284,10 +284,23 @@ fn a_certificate_names_its_user() {
         let mut plain = house.plain();
         plain.command(&["ACL", "SETUSER", "alice", "on", "+acl|whoami", "resetpass"]).unwrap();
         assert_eq!(whoami("client"), "alice");
+        let refused = |house: &House| {
+            let reply = house.plain().command(&["INFO", "stats"]).unwrap();
+            let info = String::from_utf8_lossy(reply.text().unwrap()).into_owned();
+            let line = info.lines().find_map(|line| line.strip_prefix("acl_access_denied_tls_cert:"));
+            line.unwrap().parse::<u64>().unwrap()
+        };
+        // The user that the certificate names was not there at first, and counts from then on.
+        assert_eq!(refused(house), 1);
         house.authority.certify("stranger", "nobody");
         assert_eq!(whoami("stranger"), "default");
+        assert_eq!(refused(house), 2);
         plain.command(&["ACL", "SETUSER", "alice", "off"]).unwrap();
         assert_eq!(whoami("client"), "default");
+        assert_eq!(refused(house), 3);
+        assert!(house.connect(None).is_err() || refused(house) == 3);
+        plain.command(&["CONFIG", "RESETSTAT"]).unwrap();
+        assert_eq!(refused(house), 0);
         plain.command(&["ACL", "SETUSER", "default", "resetpass", ">pw"]).unwrap();
         assert!(whoami("stranger").starts_with("NOAUTH "));
     });

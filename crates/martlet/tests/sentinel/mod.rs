@@ -8,7 +8,7 @@ mod tls;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
@@ -287,4 +287,38 @@ fn a_sentinel_answers_beside_as_many_silent_peers_as_it_may_have_clients() {
         false
     });
     clients.iter_mut().for_each(|client| drop(client.command(&["PING"]).unwrap()));
+}
+
+/// Requests of other clients run once the pause is over, in their order; the Sentinel itself goes on.
+#[test]
+fn a_pause_of_clients_holds_their_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(Path::new(OURS), &["server"]).unwrap();
+    let lines = format!("sentinel monitor mymaster 127.0.0.1 {} 1\n", port(&server));
+    let sentinel = Sentinel::start(directory.path(), "own.conf", true, &lines);
+    let connect = || Client::connect(sentinel.address()).unwrap();
+    let (mut first, mut reader, mut writer) = (connect(), connect(), connect());
+    let began = Instant::now();
+    assert_eq!(flat(&first.command(&["CLIENT", "PAUSE", "400", "WRITE"]).unwrap()), ["OK"]);
+    // What reads is served; PUBLISH waits, and what its client sent behind it.
+    writer.send(&["PUBLISH", "channel", "text"]).unwrap();
+    writer.send(&["PING"]).unwrap();
+    assert_eq!(flat(&reader.command(&["PING"]).unwrap()), ["PONG"]);
+    // It is a Sentinel's own messages alone that it takes.
+    let refused = |reply: Reply| matches!(reply, Reply::Error(text) if text.starts_with(b"ERR Only HELLO"));
+    assert!(refused(writer.read_reply().unwrap()));
+    assert!(began.elapsed() >= Duration::from_millis(400));
+    assert_eq!(flat(&writer.read_reply().unwrap()), ["PONG"]);
+    // A pause of everything holds what reads as well, also its own client's next requests.
+    let began = Instant::now();
+    assert_eq!(flat(&first.command(&["CLIENT", "PAUSE", "300", "ALL"]).unwrap()), ["OK"]);
+    reader.send(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]).unwrap();
+    assert_eq!(flat(&first.command(&["PING"]).unwrap()), ["PONG"]);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!(flat(&reader.read_reply().unwrap()), ["127.0.0.1".to_owned(), port(&server)]);
+    // CLIENT UNPAUSE ends one of writes before its time.
+    assert_eq!(flat(&first.command(&["CLIENT", "PAUSE", "600000", "WRITE"]).unwrap()), ["OK"]);
+    writer.send(&["PUBLISH", "channel", "text"]).unwrap();
+    assert_eq!(flat(&first.command(&["CLIENT", "UNPAUSE"]).unwrap()), ["OK"]);
+    assert!(refused(writer.read_reply().unwrap()));
 }
