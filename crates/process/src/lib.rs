@@ -23,6 +23,6 @@ pub use notify::{Supervisor, find_supervisor};
 pub use oom::OomScore;
 pub use signals::{ShutdownSignal, exit_at_once, ignore_hangups, watch_signals};
 pub use system::{LocalTime, Syslog, local_time};
-pub use system::{process_umask, set_socket_owner};
+pub use system::{process_umask, set_socket_owner, stop_process};
 pub use title::{ProcessTitle, title_text};
 pub use usage::{CpuTime, Resident, Whose, cpu_time, resident, resident_bytes, system_memory_bytes};

@@ -15,6 +15,11 @@ pub(super) fn ignore_signal(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Stops the process, with all of its threads, until another one has it continue (SIGCONT).
+pub fn stop_process() {
+    raise(libc::SIGSTOP);
+}
+
 /// Sends the process itself a signal.
 pub(super) fn raise(signal: libc::c_int) {
     // SAFETY: raise only affects the calling process.

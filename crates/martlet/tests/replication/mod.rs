@@ -11,6 +11,7 @@ mod formats;
 mod parallel_apply;
 mod primary;
 mod promotion;
+mod repl_pause;
 mod replica;
 mod settings;
 mod sync;

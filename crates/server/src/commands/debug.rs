@@ -23,6 +23,7 @@ use super::digest::{DIGEST, DIGEST_VALUE};
 use super::persistence::{LOADAOF, RELOAD};
 use super::{Call, ServerCommand, ServerHandler};
 use crate::config::memory;
+use crate::replication::pause::PausePoint;
 use crate::runtime::Worker;
 
 /// The family.
@@ -60,6 +61,7 @@ static DEBUG: ServerCommand = container(
         &RELOAD,
         &REPLICATE,
         &REPLYBUFFER,
+        &REPL_PAUSE,
         &SDSLEN,
         &SEGFAULT,
         &SET_ACTIVE_EXPIRE,
@@ -330,6 +332,18 @@ static CHANGE_REPL_ID: ServerCommand = command("debug|change-repl-id", 2, change
 fn change_repl_id(call: &mut Call<'_>) -> Outcome {
     let shared = call.worker.shared;
     shared.replication.change_id(&mut call.worker.keys.random);
+    call.reply.ok();
+    Ok(())
+}
+
+static REPL_PAUSE: ServerCommand = command("debug|repl-pause", 3, repl_pause as ServerHandler)
+    .flags(FLAGS)
+    .syntax("point(CLEAR|AFTER-FORK|BEFORE-RDB-CHANNEL|ON-STREAMING-REPL-BUF)")
+    .doc(Group::Server, "8.0.0", "O(1)", "Stops the process at this step of each full sync, until SIGCONT.");
+
+fn repl_pause(call: &mut Call<'_>) -> Outcome {
+    let point = PausePoint::named(call.arg(2)).ok_or_else(|| Error::subcommand_syntax(&call.args))?;
+    call.worker.shared.replication.pause.set(point);
     call.reply.ok();
     Ok(())
 }

@@ -12,6 +12,7 @@ pub(crate) mod feed;
 mod good_replicas;
 pub mod link;
 pub mod offset;
+pub mod pause;
 pub mod primary;
 pub mod replica;
 pub mod resume;

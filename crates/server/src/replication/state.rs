@@ -7,6 +7,7 @@ use martlet_base::sync::lock;
 use martlet_replication::history::History;
 
 use super::failover_state::Failover;
+use super::pause::Pause;
 use super::primary::Primary;
 use super::replica::state::Replica;
 use super::sync_replicas::SyncReplicas;
@@ -27,6 +28,8 @@ pub struct Replication {
     pub failover: Failover,
     /// The replica's side.
     pub replica: Replica,
+    /// DEBUG REPL-PAUSE.
+    pub pause: Pause,
 }
 
 impl Replication {
@@ -38,6 +41,7 @@ impl Replication {
             sync_replicas: SyncReplicas::default(),
             failover: Failover::default(),
             replica: Replica::default(),
+            pause: Pause::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use martlet_persistence::save::Contents;
 use martlet_values::{Readable, VERSION_VALKEY};
 
 use super::feed::{Feed, FeedWriter};
+use super::pause::PausePoint;
 use super::primary::{Phase, Replica, Unreadable};
 use super::source::{Source, Taker};
 use crate::persistence::settings::settings;
@@ -244,6 +245,9 @@ impl Worker {
             true => storage.start_stream_for(&self.keys, &settings, contents, sync).is_ok(),
             false => storage.start_save_for(&self.keys, &settings, Some(sync)).is_ok(),
         };
+        if begun {
+            shared.replication.pause.at(PausePoint::AfterFork);
+        }
         // Another snapshot has begun since: they wait on.
         if begun { Ok(()) } else { Err("A full sync waits for another snapshot to end".into()) }
     }

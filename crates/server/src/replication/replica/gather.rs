@@ -8,11 +8,13 @@ use super::handshake::Dialect;
 use super::link::{Ended, Link, MainChannel};
 use super::state::LinkState;
 use crate::config::Primary;
+use crate::replication::pause::PausePoint;
 
 impl Link {
     /// Has the data set come by a second connection, and continues with the stream that comes by this one.
     pub(super) fn synchronize_by_channel(self, primary: &Primary, dialect: Dialect) -> Result<(), Ended> {
         let mut main = self;
+        main.shared.replication.pause.at(PausePoint::BeforeRdbChannel);
         let mut channel = Link::open(main.shared, main.generation, primary)?;
         let mut out = Vec::new();
         let mut handshake = ChannelHandshake::begin(dialect, &main.greeting(), &mut out);
@@ -36,6 +38,7 @@ impl Link {
             "MASTER <-> REPLICA sync: Starting to stream replication buffer into the db ({} bytes).",
             gathered.len()
         );
+        link.shared.replication.pause.at(PausePoint::OnStreamingReplBuf);
         link.stream(primary, Some(gathered), failure)
     }
 }
