@@ -48,7 +48,7 @@ impl Users {
     /// Makes the user of a `user` line, in the place of one of the same name; whether it may log in.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the line.
     pub fn declare_user(&mut self, rules: &Rules<'_>, words: &[Vec<u8>]) -> Result<bool, String> {
         let (name, words) = words.split_first().ok_or("A user needs a name")?;
         if !is_valid_name(name) {
@@ -71,7 +71,7 @@ impl Users {
     /// Makes the role of a `role` line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the line.
     pub fn declare_role(&mut self, rules: &Rules<'_>, words: &[Vec<u8>]) -> Result<(), String> {
         let (name, words) = words.split_first().ok_or("A role needs a name")?;
         if let Some(fault) = role_name_fault(name) {

@@ -32,7 +32,7 @@ const USER_RULES: [&[u8]; 8] = [
 ];
 
 impl Role {
-    /// A role as it is before any rule: it allows what a new user may do.
+    /// A role without rules: it has the rights of a new user.
     pub fn new(name: &[u8], rules: &Rules<'_>) -> Role {
         Role { name: name.into(), selectors: Selectors::new(rules) }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Selectors {
 }
 
 impl Selectors {
-    /// One selector, which allows what a new one allows.
+    /// The first selector alone, with the rights of a new user.
     pub fn new(rules: &Rules<'_>) -> Selectors {
         Selectors { root: Selector::new(rules), others: Vec::new() }
     }
