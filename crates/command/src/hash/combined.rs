@@ -10,7 +10,9 @@ use martlet_types::hash::{FieldExpiry, Hash};
 
 use super::expiry::{done, parse_some_fields, persist, record_times, set_times_always};
 use super::valkey;
-use super::{BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, longest, names_of, note, value_or_null};
+use super::{
+    BY_FIELDS, RW_UPDATE, WRITES_FAST, delete_if_empty, event_of_past, longest, names_of, note, value_or_null,
+};
 use crate::Handler;
 use crate::context::Context;
 use crate::string::expires_relatively_around;
@@ -129,7 +131,8 @@ fn hgetex(ctx: &mut Context<'_>) -> Outcome {
             if !changed.updated.is_empty() {
                 note(keys, &key, "hexpire", changed.updated);
             } else if !changed.deleted.is_empty() {
-                note(keys, &key, "hdel", changed.deleted);
+                let event = event_of_past(keys);
+                note(keys, &key, event, changed.deleted);
                 delete_if_empty(keys, &key);
             }
         }
@@ -313,7 +316,12 @@ fn delete_instead(keys: &mut Keys, key: &Key<'_>, options: &SetOptions<'_>) -> O
         keys.effects.replace(keys.db(), || [b"HDEL", key.bytes, name]);
     }
     note(keys, key, "hset", options.names());
-    note(keys, key, "hdel", options.names());
+    if keys.effects.deletions.past_times_expire {
+        let (db, class) = (keys.db(), EventClass::HASH);
+        keys.effects.event_of_subkeys(class, "hexpire", db, key.bytes, options.names());
+    }
+    let event = event_of_past(keys);
+    note(keys, key, event, options.names());
     delete_if_empty(keys, key);
     Ok(())
 }

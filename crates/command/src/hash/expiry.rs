@@ -7,7 +7,7 @@ use martlet_spec::{Acl, Command, Cursor, Error, Flags, Group, Outcome, Tip, comm
 use martlet_types::hash::{Hash, NO_EXPIRY};
 
 use super::valkey;
-use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, note};
+use super::{BY_FIELDS, READS_FAST, RO_ACCESS, RW_UPDATE, delete_if_empty, event_of_past, note};
 use crate::Handler;
 use crate::context::Context;
 use crate::times::{CONDITION_NOT_MET, Condition, DELETED, DONE, NO_PART, NO_TIME, TimeUnit};
@@ -110,7 +110,8 @@ fn expire(ctx: &mut Context<'_>, unit: TimeUnit, command: &str) -> Outcome {
     let word = condition.map(|_| ctx.arg(3));
     record_times(ctx.keys, &key, &changed, at_ms, word);
     if !changed.deleted.is_empty() {
-        note(ctx.keys, &key, "hdel", changed.deleted);
+        let event = event_of_past(ctx.keys);
+        note(ctx.keys, &key, event, changed.deleted);
         delete_if_empty(ctx.keys, &key);
     } else if !changed.updated.is_empty() {
         note(ctx.keys, &key, "hexpire", changed.updated);

@@ -550,3 +550,24 @@ fn setting_by_whether_the_key_exists() {
         assert_eq!(t.effects(), effects, "{request}");
     }
 }
+
+/// As Valkey a field that is given a time in the past has expired.
+#[test]
+fn fields_with_times_in_the_past_expire_or_are_deleted() {
+    for past_times_expire in [false, true] {
+        let mut t = Fixture::new();
+        t.keys.effects.deletions.past_times_expire = past_times_expire;
+        let event = if past_times_expire { "hexpired h" } else { "hdel h" };
+        for request in ["HEXPIRE h 0 FIELDS 1 a", "HGETEX h PXAT 1 FIELDS 1 a"] {
+            t.run("HSET h a 1");
+            t.run(request);
+            assert_eq!(
+                (t.effects(), t.events()),
+                (&["HDEL h a".to_owned()][..], &[event, "del h"].map(String::from)[..])
+            );
+        }
+        t.run("HSETEX h EXAT 1 FIELDS 1 a 1");
+        let of_set: &[&str] = if past_times_expire { &["new h", "hset h", "hexpire h"] } else { &["new h", "hset h"] };
+        assert_eq!(t.events(), [of_set, &[event, "del h"]].concat());
+    }
+}
