@@ -158,6 +158,7 @@ impl SlotMigrations {
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.archive.truncate(limits.archive_max);
+        self.trim();
     }
 
     /// Changes which steps are not taken.

@@ -250,6 +250,12 @@ fn the_log_keeps_the_newest_and_all_that_go_on() {
     let going: Vec<JobId> = (0..3).map(|slot| source.export(at(0), nodes, vec![(slot, slot)])).collect();
     source.tick(at(200), |_| None);
     assert_eq!(source.jobs().map(|job| job.id).collect::<Vec<_>>(), [going[2], going[1], going[0]]);
+    // A shorter log counts at once, for those that are over.
+    assert!(source.cancel(at(300)));
+    source.set_limits(Limits { log_max: 1, ..LIMITS });
+    assert_eq!(source.jobs().map(|job| job.id).collect::<Vec<_>>(), [going[2]]);
+    source.set_limits(Limits { log_max: 0, ..LIMITS });
+    assert_eq!(source.jobs().count(), 0);
 }
 
 /// Consent cannot be taken back, and is worth nothing once the source may let others write.

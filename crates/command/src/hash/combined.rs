@@ -243,10 +243,13 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
             return Ok(());
         }
     }
+    // Expired fields are absent. Followers, for which they are still there, must not keep their times for the new
+    // ones.
+    let depends_on_fields = options.if_exist.is_some() || matches!(options.expiry, FieldExpiry::Keep);
+    if depends_on_fields && keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
+        keys.expire_parts_only::<Hash>(&key, options.names());
+    }
     if let Some(if_exist) = options.if_exist {
-        if keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
-            keys.expire_parts_only::<Hash>(&key, options.names());
-        }
         let hash = keys.get(&key).and_then(|entry| entry.object::<Hash>());
         let exists = |name: &[u8]| hash.is_some_and(|hash| hash.contains(name, due_ms));
         if !options.names().all(|name| exists(name) == if_exist) {

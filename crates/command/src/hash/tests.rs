@@ -567,7 +567,26 @@ fn fields_with_times_in_the_past_expire_or_are_deleted() {
             );
         }
         t.run("HSETEX h EXAT 1 FIELDS 1 a 1");
-        let of_set: &[&str] = if past_times_expire { &["new h", "hset h", "hexpire h"] } else { &["new h", "hset h"] };
+        let of_set: &[&str] =
+            if past_times_expire { &["new h", "hset h", "hexpire h"] } else { &["new h", "hset h"] };
         assert_eq!(t.events(), [of_set, &[event, "del h"]].concat());
     }
+}
+
+/// A field that has expired is deleted for followers, too, before another one takes its name: they would keep its
+/// time.
+#[test]
+fn keepttl_keeps_no_time_that_has_passed() {
+    let mut t = Fixture::new();
+    t.run("HSET h a 1 b 1");
+    t.run("HPEXPIRE h 5 FIELDS 1 a");
+    t.advance_ms(5);
+    assert_eq!(t.run("HSETEX h KEEPTTL FIELDS 2 a 2 b 2"), ":1");
+    assert_eq!(t.effects(), ["HDEL h a", "HSETEX h KEEPTTL FIELDS 2 a 2 b 2"]);
+    assert_eq!(t.run("HPTTL h FIELDS 2 a b"), "[:-1 :-1]");
+    t.run("HPEXPIRE h 5 FIELDS 2 a b");
+    t.advance_ms(5);
+    assert_eq!(t.run("HSETEX h KEEPTTL FIELDS 1 c 3"), ":1");
+    assert_eq!(t.run("HSETEX h KEEPTTL FIELDS 2 a 3 b 3"), ":1");
+    assert_eq!(t.run("HMGET h a b c"), r#"["3" "3" "3"]"#);
 }
