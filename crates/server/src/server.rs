@@ -174,6 +174,7 @@ fn share(prepared: &Prepared, config: &crate::config::Config) -> Result<&'static
     let shared: &'static Shared = Box::leak(Box::new(shared.map_err(|e| e.to_string())?));
     shared.port.store(u32::from(listeners::first_port(config)), Ordering::Relaxed);
     let _ = shared.log.set(prepared.log.clone());
+    let _ = shared.oom_score.set(prepared.score.clone());
     let _ = shared.supervisor.set(prepared.supervisor.name());
     Ok(shared)
 }

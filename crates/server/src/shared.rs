@@ -257,6 +257,8 @@ pub struct Shared<W> {
     pub config_file: Option<std::path::PathBuf>,
     /// Where lines are logged.
     pub log: OnceLock<Arc<Log>>,
+    /// The kernel's score of the process, which depends on its role.
+    pub(crate) oom_score: OnceLock<Arc<martlet_process::OomScore>>,
     /// Name of the I/O backend.
     pub backend: OnceLock<&'static str>,
     /// What supervises the process.
@@ -327,6 +329,7 @@ impl<W> Shared<W> {
             started_ms: clock.unix_ms(),
             config_file,
             log: OnceLock::new(),
+            oom_score: OnceLock::new(),
             backend: OnceLock::new(),
             supervisor: OnceLock::new(),
             active_expire: AtomicBool::new(true),

@@ -41,6 +41,8 @@ pub struct Prepared {
     pub declared: Declarations,
     /// The open log.
     pub log: Arc<Log>,
+    /// The kernel's score of the process.
+    pub(crate) score: Arc<OomScore>,
     /// The supervisor that is notified when the server is ready and when it stops.
     pub supervisor: Supervisor,
     /// Removed when the server is done.
@@ -169,12 +171,12 @@ fn become_server(
     if config.set_proc_title {
         title.show(&config, config_file.as_deref())?;
     }
-    let score = OomScore::default();
+    let score = Arc::new(OomScore::default());
     // It has logged what went wrong, and a score is no reason not to serve.
     let _ = score.apply(&config);
     let store = ConfigStore::with_file(config, config_file, umask);
-    install_hooks(&store, &log, title, score);
-    Ok(Prepared { store, renames, declared, log, supervisor, _pid_file: pid_file })
+    install_hooks(&store, &log, title, score.clone());
+    Ok(Prepared { store, renames, declared, log, score, supervisor, _pid_file: pid_file })
 }
 
 /// Raises the limit of files for this number of clients; logs the outcome.
@@ -186,7 +188,7 @@ fn open_files(maxclients: u32) -> Result<u32, String> {
 }
 
 /// Hooks of the parameters whose change concerns the process alone.
-fn install_hooks(store: &Arc<ConfigStore>, log: &Arc<Log>, title: Arc<ProcessTitle>, score: OomScore) {
+fn install_hooks(store: &Arc<ConfigStore>, log: &Arc<Log>, title: Arc<ProcessTitle>, score: Arc<OomScore>) {
     let log = Arc::clone(log);
     store.on_change(
         &["loglevel", "log-format", "log-timestamp-format"],
@@ -426,7 +428,7 @@ mod tests {
         let store = ConfigStore::new(config);
         let log = Log::open(&store.snapshot());
         store.on_change(&["maxclients"], Box::new(|_, new| allow_clients(new)));
-        install_hooks(&store, &log, Arc::new(ProcessTitle::take_over("t".into())), OomScore::default());
+        install_hooks(&store, &log, Arc::new(ProcessTitle::take_over("t".into())), Arc::default());
         let set = |name: &str, value: &str| {
             store.set(&[(name.as_bytes(), value.as_bytes())], Default::default()).map(|_| ())
         };

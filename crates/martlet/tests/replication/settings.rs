@@ -214,3 +214,17 @@ fn who_asks_for_functions_only_gets_nothing_else() {
         }
     }
 }
+
+/// `oom-score-adj-values` has one for primaries and one for replicas: the score follows REPLICAOF.
+#[test]
+fn the_kernels_score_follows_the_role() {
+    let values = ["--oom-score-adj", "absolute", "--oom-score-adj-values", "600", "700", "800"];
+    let (server, mut client) = ours(&values);
+    let pid = info(&server, "process_id");
+    let score = || std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().to_owned();
+    assert_eq!(score(), "600");
+    assert_eq!(ask(&mut client, "REPLICAOF 127.0.0.1 1"), "OK");
+    assert_eq!(score(), "700");
+    assert_eq!(ask(&mut client, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(score(), "600");
+}

@@ -92,6 +92,8 @@ impl Worker {
         replica.link.wake();
         shared.slow_path_reasons.switch(SlowPathReason::Replica, is_replica);
         shared.log.get().into_iter().for_each(|log| log.set_replica(is_replica));
+        // A failure is logged; the role changes all the same.
+        let _ = shared.oom_score.get().map(|score| score.apply(&shared.config.snapshot()));
         if is_replica {
             self.end_waits();
             (self.hooks.copy_primary)(shared);
