@@ -95,9 +95,6 @@ parameter_table! {
     /// Commands of a client that are read ahead (Redis 8.4)
     lookahead: u32 = 16 => "lookahead", Integer(1, INT_MAX), MODIFIABLE,
         Moot("all that a client has sent is read ahead");
-    /// Compress what replicas are sent: a codec (Valkey 9.2) or a level (Redis 8.10)
-    repl_compression: String = "no".into()
-        => "repl-compression", TEXT, MODIFIABLE, REPLICATION_COMPRESSION;
     /// Let an I/O thread compress what replicas are sent (Redis 8.10)
     repl_compression_io_thread: bool = false => "repl-compression-io-thread", YesNo, IMMUTABLE,
         REPLICATION_COMPRESSION;

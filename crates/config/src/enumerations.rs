@@ -434,7 +434,7 @@ impl RdbVersion {
 }
 
 impl RdbCompression {
-    /// Whether strings are compressed.
+    /// Whether strings are compressed, unless a whole file is.
     pub fn is_on(self) -> bool {
         self != RdbCompression::No
     }

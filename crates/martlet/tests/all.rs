@@ -8,6 +8,7 @@ mod carried;
 mod cli;
 mod cluster;
 mod command_table;
+mod compression;
 mod crash;
 mod crash_report;
 mod debugger;

@@ -143,7 +143,7 @@ fn a_file_that_cannot_be_read_refuses_the_start() {
         (b"REDIS0015\x20\x01k\x05\x01v", "hash template that is not there, at offset 13"),
         (b"REDIS0015\x21\x01k", "values of type rate limit cannot be held, at offset 10"),
         (b"VALKEY081\x17\x01k\x01\x01p\0", "Path hash path with empty payload, at offset"),
-        (b"VALKEY081\x18\x01k", "unknown type 24, at offset 10"),
+        (b"VALKEY081\x18\x01k", "unknown type of value: 24, at offset 10"),
         (b"VALKEY081\xf2*1", "a command within the file, which was saved without a fork, at offset 10"),
         (b"REDIS0013\xf3\x01", "values of type module cannot be held, at offset 10"),
         (b"REDIS0017\xf1", "values of type protection from eviction cannot be held, at offset 10"),
@@ -530,5 +530,5 @@ fn a_compressed_file_is_loaded_also_as_the_base_of_an_append_only_file() {
     fs::remove_dir_all(path.join("appendonlydir")).unwrap();
     fs::write(path.join("dump.rdb"), &file[..file.len() - 30]).unwrap();
     let refused = start(path, &[]).err().expect("refused").to_string();
-    assert!(refused.contains("read error: unexpected end of file"), "{refused}");
+    assert!(refused.contains("unexpected end, at offset"), "{refused}");
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use martlet_base::limits::SHARD_COUNT;
 use martlet_engine::{Keys, Outside, SavedKeys, SavedValue, Walk};
 use martlet_journal::{Follower, Position};
+use martlet_rdb::pack::{Codec, Packer};
 use martlet_values::file::chunks::{CHUNK_BYTES, ChunkWriter};
 use martlet_values::file::{FileWriter, Record, SlotImport};
 use martlet_values::payload::{VERSION_MIN, VERSION_VALKEY_MAX};
@@ -161,6 +162,8 @@ pub struct Header {
     pub version: u16,
     /// Strings are compressed.
     pub compresses: bool,
+    /// All of it is compressed.
+    pub codec: Option<Codec>,
     /// A checksum ends it.
     pub has_checksum: bool,
     /// It is the base of an append-only file, to which later records belong.
@@ -178,7 +181,8 @@ impl Header {
     /// The version that is asked for cannot hold the data; why, as a line for the log.
     pub fn of_file(storage: Storage, settings: &Settings, totals: &[Totals]) -> Result<Header, String> {
         let has_libraries = !storage.host.libraries().codes().is_empty();
-        Ok(Header::new(settings, version(settings, totals, has_libraries)?, false))
+        let header = Header::new(settings, version(settings, totals, has_libraries)?, false);
+        Ok(header.packed(settings))
     }
 
     /// The same for the base of an append-only file, in the version that is asked for if it can hold the
@@ -191,13 +195,21 @@ impl Header {
 
     /// The same for a stream to replicas.
     pub fn of_stream(storage: Storage, settings: &Settings, totals: &[Totals]) -> Header {
-        Header { is_base: false, is_for_replicas: true, ..Header::of_base(storage, settings, totals) }
+        let header = Header::of_base(storage, settings, totals).packed(settings);
+        Header { is_base: false, is_for_replicas: true, ..header }
+    }
+
+    /// The same as a whole that is compressed, if that is wanted: strings are not, by themselves, then.
+    fn packed(self, settings: &Settings) -> Header {
+        let codec = settings.codec;
+        Header { codec, compresses: self.compresses && codec.is_none(), ..self }
     }
 
     fn new(settings: &Settings, version: u16, is_base: bool) -> Header {
         Header {
             version,
             compresses: settings.rdbcompression,
+            codec: None,
             has_checksum: settings.rdbchecksum,
             is_base,
             is_for_replicas: false,
@@ -338,8 +350,10 @@ impl Cut {
     }
 
     /// Begins its bytes: what wrote them, when, where that is in the stream of commands, and how much of each
-    /// database will come.
-    fn begin<W: Write>(&self, storage: Storage, out: W) -> FileWriter<W> {
+    /// database will come. A codec has checksums of its own, in place of the format's.
+    fn begin<W: Write>(&self, storage: Storage, out: W) -> FileWriter<Packer<W>> {
+        let (codec, has_checksum) = (self.header.codec, self.header.has_checksum);
+        let out = Packer::new(out, codec, has_checksum);
         let bits = usize::BITS.to_string();
         let created_s = (self.began_ms / 1000).to_string();
         let memory = martlet_base::alloc::used_bytes().to_string();
@@ -359,7 +373,7 @@ impl Cut {
         aux.extend(self.imports.iter().filter_map(|import| import.field(self.header.version)));
         let aux: Vec<_> = aux.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let form = martlet_values::Form { version: self.header.version, compress: self.header.compresses };
-        let mut file = FileWriter::new(out, form, &aux, self.header.has_checksum);
+        let mut file = FileWriter::new(out, form, &aux, has_checksum && codec.is_none());
         self.libraries.iter().for_each(|code| file.write_library(code));
         self.imports.iter().for_each(|import| file.write_import(import));
         for (db, total) in self.totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
@@ -445,7 +459,7 @@ where
 {
     let file = cut.begin(storage, out);
     if !cut.has_keys {
-        return file.finish();
+        return file.finish().and_then(Packer::finish);
     }
     let file = Arc::new(Mutex::new(file));
     let (part, part_file) = (cut.clone(), file.clone());
@@ -461,7 +475,7 @@ where
     }
     let file = Arc::into_inner(file).filter(|_| is_whole);
     let file = file.ok_or_else(|| io::Error::other("a thread that saves has failed"))?;
-    file.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
+    file.into_inner().unwrap_or_else(PoisonError::into_inner).finish().and_then(Packer::finish)
 }
 
 /// Begins a file beside the RDB file; why not, as a line for the log.
@@ -539,7 +553,7 @@ impl Storage {
                 }
             }
         }
-        file.finish()
+        file.finish().and_then(Packer::finish)
     }
 }
 

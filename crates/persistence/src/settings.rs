@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use martlet_command::Settings as HandlerSettings;
 use martlet_journal::aof::SyncPolicy;
+use martlet_rdb::pack::Codec;
 use martlet_values::file::Access;
 
 /// When the data is saved by itself: a number of changes, and of seconds since the last time.
@@ -57,8 +58,10 @@ pub struct Settings {
     pub save: Vec<SavePoint>,
     /// Writes are refused after a save in the background that failed.
     pub stop_writes_on_bgsave_error: bool,
-    /// Strings are compressed.
+    /// Strings are compressed, unless the whole file is.
     pub rdbcompression: bool,
+    /// The whole RDB file is compressed, or the whole data set on its way to replicas.
+    pub codec: Option<Codec>,
     /// Files end with a checksum, which is compared.
     pub rdbchecksum: bool,
     /// The version that is written; `None`: the lowest that holds the data.

@@ -179,6 +179,7 @@ pub(crate) fn settings(dir: &Path) -> Settings {
             .into(),
         stop_writes_on_bgsave_error: true,
         rdbcompression: true,
+        codec: None,
         rdbchecksum: true,
         rdb_version: None,
         reads_any_version: false,

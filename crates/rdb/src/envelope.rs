@@ -1,12 +1,12 @@
 //! The envelope of a file that is compressed as a whole, as Valkey 9.2 writes it (`rdbcompression lz4` or
-//! `zstd`). It is only read.
+//! `zstd`), read here and written by [`pack`](crate::pack).
 //!
 //! ```text
 //! "VCS" │ version: 1 │ codec: 1 │ 0 │ kind: 1 (RDB) │ one frame of the codec
 //! ```
 //!
-//! The codec's number has changed in Valkey's sources, and each codec's frames begin with a number of their
-//! own: the latter decides, and the former has to be one of those that were used.
+//! The codec is 1 for LZ4, 2 for Zstd. An older branch of Valkey's had other numbers, and each codec's frames
+//! begin with a number of their own: the latter decides.
 //!
 //! Invariant: no byte behind the frame is taken, and a frame that is torn or whose checksums are wrong ends
 //! in an error, never in a shorter file. A frame's window has a limit: 4 MB for LZ4, the decoder's for Zstd.
@@ -23,13 +23,13 @@ pub const MAGIC: &[u8] = b"VCS";
 /// Bytes of an envelope.
 pub const ENVELOPE_BYTES: usize = 7;
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const CODECS: std::ops::RangeInclusive<u8> = 1..=2;
-const KIND_RDB: u8 = 1;
+pub(crate) const KIND_RDB: u8 = 1;
 /// The first bytes of a frame of LZ4, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md>.
 const LZ4_FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
 /// The first bytes of a frame of Zstd, RFC 8878.
-const ZSTD_FRAME: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+pub(crate) const ZSTD_FRAME: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 
 /// Checks an envelope.
 ///
@@ -136,21 +136,45 @@ impl<R: Read> Unpacked<R> {
     }
 }
 
+/// A decoder's own errors as one kind; those of its source as they are.
+fn of_decoder(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::Other | io::ErrorKind::InvalidInput => {
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        }
+        _ => error,
+    }
+}
+
 impl<R: Read> Read for Unpacked<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = match &mut self.form {
+        let read = match &mut self.form {
             Form::Plain(counted) => return counted.read(into),
             // Behind its end a decoder would begin with another frame.
-            _ if self.has_ended => 0,
-            Form::Lz4(decoder) => decoder.read(into)?,
-            Form::Zstd(decoder) => decoder.read(into)?,
+            _ if self.has_ended => Ok(0),
+            Form::Lz4(decoder) => decoder.read(into),
+            Form::Zstd(decoder) => decoder.read(into),
+        };
+        let is_torn = |stream: &Unpacked<R>| stream.packed().is_some_and(|counted| counted.has_ended);
+        let count = match read {
+            Err(_) if is_torn(self) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => read.map_err(of_decoder)?,
         };
         if count > 0 || into.is_empty() {
             return Ok(count);
         }
         self.has_ended = true;
-        let is_torn = self.packed().is_some_and(|counted| counted.has_ended);
-        if is_torn { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(0) }
+        if is_torn(self) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // LZ4's decoder compares its checksums by itself.
+        if let Form::Zstd(stream) = &self.form
+            && let Some(sum) = stream.decoder.get_checksum_from_data()
+            && stream.decoder.get_calculated_checksum() != Some(sum)
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum of a Zstd frame is wrong"));
+        }
+        Ok(0)
     }
 }
 

@@ -192,7 +192,11 @@ impl<R: Read> FileInput<R> {
         let want = if self.is_open { lack } else { lack.max(BUFFER_BYTES) };
         let want = (want as u64).min(self.unread);
         let got = self.file.by_ref().take(want).read_to_end(&mut self.buffer);
-        let got = got.map_err(|error| Error::Io(error.kind()))? as u64;
+        let got = got.map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => Error::Truncated,
+            std::io::ErrorKind::InvalidData => Error::Corrupt("damaged compressed data"),
+            kind => Error::Io(kind),
+        })? as u64;
         self.unread -= got;
         if got < want && !self.is_open {
             return Err(Error::Truncated);

@@ -13,6 +13,7 @@ pub mod intset;
 pub mod listpack;
 mod lzf;
 pub mod module;
+pub mod pack;
 mod sink;
 mod string;
 pub mod ziplist;

@@ -316,6 +316,9 @@ fn capability_of(name: &[u8]) -> u32 {
         b"rdb-channel-repl" => capability::RDB_CHANNEL,
         b"dual-channel" => capability::DUAL_CHANNEL,
         b"martlet" => capability::MARTLET,
+        // Valkey's replicas take a plain stream behind either.
+        b"lz4" | b"martlet-lz4" => capability::LZ4,
+        b"zstd" | b"martlet-zstd" => capability::ZSTD,
         _ => 0,
     }
 }
@@ -330,7 +333,7 @@ fn become_channel_of(call: &mut Call<'_>, client: i64) -> Outcome {
     replica.main_client.store(main, Ordering::Relaxed);
     // It reads the same versions of the RDB format.
     replica.version.store(of.version.load(Ordering::Relaxed), Ordering::Relaxed);
-    let capabilities = of.capabilities.load(Ordering::Relaxed) & capability::MARTLET;
+    let capabilities = of.capabilities.load(Ordering::Relaxed) & capability::OF_SERVER;
     replica.capabilities.fetch_or(capabilities, Ordering::Relaxed);
     Ok(())
 }

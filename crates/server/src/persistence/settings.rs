@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use martlet_journal::aof::SyncPolicy;
-use martlet_persistence::{KeptAccess, Settings};
+use martlet_persistence::{Codec, KeptAccess, Settings};
 
 use crate::config::PropagationErrorBehavior;
-use crate::config::{AppendFsync, Config, MaxmemoryPolicy, REDIS_VERSION, RdbVersionCheck, SavePoint};
+use crate::config::{
+    AppendFsync, Config, MaxmemoryPolicy, REDIS_VERSION, RdbCompression, RdbVersionCheck, SavePoint,
+};
 
 /// The settings of the last configuration that the files asked for.
 #[derive(Default)]
@@ -14,6 +16,15 @@ pub struct LastSettings(pub(super) Mutex<Option<(Arc<Config>, Arc<Settings>)>>);
 
 fn save_point(SavePoint { seconds, changes }: SavePoint) -> martlet_persistence::SavePoint {
     martlet_persistence::SavePoint { seconds, changes }
+}
+
+/// The codec of `repl-compression`; other words are Redis' levels, by which nothing is compressed.
+pub fn repl_codec(config: &Config) -> Option<Codec> {
+    match config.repl_compression.to_ascii_lowercase().as_str() {
+        "yes" | "lz4" => Some(Codec::Lz4),
+        "zstd" => Some(Codec::Zstd),
+        _ => None,
+    }
 }
 
 /// What of a configuration matters to files.
@@ -26,6 +37,11 @@ pub fn settings(config: &Config) -> Settings {
         save: config.save.0.iter().map(|&point| save_point(point)).collect(),
         stop_writes_on_bgsave_error: config.stop_writes_on_bgsave_error,
         rdbcompression: config.rdbcompression.is_on(),
+        codec: match config.rdbcompression {
+            RdbCompression::No | RdbCompression::Yes => None,
+            RdbCompression::Lz4 => Some(Codec::Lz4),
+            RdbCompression::Zstd => Some(Codec::Zstd),
+        },
         rdbchecksum: config.rdbchecksum,
         rdb_version: config.rdb_version.number(),
         reads_any_version: config.rdb_version_check == RdbVersionCheck::Relaxed,

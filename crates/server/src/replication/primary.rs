@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use martlet_base::sync::lock;
 use martlet_journal::stream::Reader;
+use martlet_persistence::Codec;
 use martlet_persistence::save::Contents;
 use martlet_replication::acks::{self, ReplicaAck};
 use martlet_replication::pauses::Pauses;
@@ -17,6 +18,7 @@ use martlet_values::Readable;
 
 use crate::clients::{ClientInfo, Disconnects};
 use crate::config::Config;
+use crate::persistence::settings::{repl_codec, settings};
 
 /// How far a replica is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +74,20 @@ pub mod capability {
     pub const DUAL_CHANNEL: u32 = 8;
     /// Reads every version of the RDB format that this server writes: it is one of its kind.
     pub const MARTLET: u32 = 16;
+    /// Wants data sets that LZ4 has compressed as a whole.
+    pub const LZ4: u32 = 32;
+    /// Wants data sets that Zstd has compressed as a whole.
+    pub const ZSTD: u32 = 64;
+    /// What holds for all connections of one replica.
+    pub const OF_SERVER: u32 = MARTLET | LZ4 | ZSTD;
+
+    /// That of a codec.
+    pub fn of_codec(codec: martlet_persistence::Codec) -> u32 {
+        match codec {
+            martlet_persistence::Codec::Lz4 => LZ4,
+            martlet_persistence::Codec::Zstd => ZSTD,
+        }
+    }
 }
 
 /// Why a replica waits although a full sync could begin: it reads no version of the RDB format that holds the
@@ -202,6 +218,17 @@ impl Replica {
     /// Whether it can do that.
     pub fn can(&self, capability: u32) -> bool {
         self.capabilities.load(Ordering::Relaxed) & capability != 0
+    }
+
+    /// How its data set is compressed on its way: the strongest that it wants, up to `strongest`.
+    pub fn codec(&self, strongest: Option<Codec>) -> Option<Codec> {
+        let weaker = strongest.filter(|codec| *codec == Codec::Zstd).map(|_| Codec::Lz4);
+        [strongest, weaker].into_iter().flatten().find(|codec| self.can(capability::of_codec(*codec)))
+    }
+
+    /// Whether it reads a file that is compressed so.
+    pub fn reads_file(&self, codec: Option<Codec>) -> bool {
+        codec.is_none_or(|codec| self.can(capability::MARTLET | capability::of_codec(codec)))
     }
 
     /// Whether it has sent SYNC alone: it is a tool rather than a server.
@@ -517,7 +544,8 @@ impl Primary {
     /// disk; from then on they are [`Phase::Cut`]. All of one kind, and with one wish, and they read the same
     /// versions of the format: those that can do
     /// without the disk if that is wanted, else the others. The RDB file has the whole data set: a replica
-    /// that wants a part does without it.
+    /// that wants a part does without it, and so does one that cannot read a file which is compressed as a
+    /// whole.
     pub fn take_waiting(&self, config: &Config, now_ms: i64) -> Option<(Vec<Arc<Replica>>, bool)> {
         let replicas = lock(&self.replicas);
         let waits = |of: &&Arc<Replica>| of.phase() == Phase::Waits && !of.is_postponed(now_ms);
@@ -525,9 +553,11 @@ impl Primary {
         if waiting.is_empty() {
             return None;
         }
+        let file_codec = settings(config).codec;
         let is_diskless = |replica: &Replica| {
             let wants_part = replica.contents() != Contents::ALL || replica.is_rdb_channel();
-            (config.repl_diskless_sync || wants_part) && replica.can(capability::EOF)
+            let needs_other = wants_part || !replica.reads_file(file_codec);
+            (config.repl_diskless_sync || needs_other) && replica.can(capability::EOF)
         };
         let (mut diskless, mut others): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|of| is_diskless(of));
@@ -536,12 +566,14 @@ impl Primary {
             Some((chosen.iter().map(|&replica| replica.clone()).collect(), diskless))
         };
         if let Some(readable) = others.first().map(|first| first.readable()) {
-            others.retain(|replica| replica.readable() == readable);
+            let reads_file = others.iter().all(|replica| replica.reads_file(file_codec));
+            others.retain(|of| of.readable() == readable && (reads_file || !of.reads_file(file_codec)));
             return begins(&others, false);
         }
         let waits_ms = |of: &&Arc<Replica>| now_ms - of.waits_since_ms.load(Ordering::Relaxed);
         let longest = *diskless.iter().max_by_key(|&of| waits_ms(of))?;
-        let wish = |of: &Replica| (of.contents(), of.readable());
+        let strongest = repl_codec(config);
+        let wish = |of: &Replica| (of.contents(), of.readable(), of.codec(strongest));
         diskless.retain(|replica| wish(replica) == wish(longest));
         let most = config.repl_diskless_sync_max_replicas as usize;
         let is_due = !config.repl_diskless_sync

@@ -19,7 +19,7 @@ use super::feed::{Feed, FeedWriter};
 use super::pause::PausePoint;
 use super::primary::{Phase, Replica, Unreadable};
 use super::source::{Source, Taker};
-use crate::persistence::settings::settings;
+use crate::persistence::settings::{repl_codec, settings};
 use crate::replication::state::random_id;
 use crate::runtime::Worker;
 use crate::runtime::{Mail, Shared};
@@ -216,6 +216,11 @@ impl Worker {
                 }
                 return Ok(());
             }
+        };
+        settings.codec = if diskless {
+            replicas.first().and_then(|replica| replica.codec(repl_codec(&config)))
+        } else {
+            settings.codec.filter(|codec| replicas.iter().all(|replica| replica.reads_file(Some(*codec))))
         };
         self.keep_stream().map_err(|error| format!("The stream cannot be kept for replicas: {error}"))?;
         let held = shared.engine.snapshot.hold(0);

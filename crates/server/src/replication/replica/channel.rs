@@ -59,7 +59,8 @@ impl ChannelHandshake {
         words.extend([b"listening-port".as_slice(), port.as_bytes()]);
         if dialect == Dialect::Valkey {
             // Where the second connection names the first, that one has said so.
-            words.extend([b"version".as_slice(), greeting.version.as_bytes(), b"capa", b"martlet"]);
+            words.extend([b"version".as_slice(), greeting.version.as_bytes()]);
+            words.extend(greeting.own_capabilities());
         }
         encode_request(&words, out);
         ChannelHandshake { dialect, awaited: awaited.into(), received: Vec::new() }

@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use martlet_client::resp::encode_request;
+use martlet_persistence::Codec;
 
 /// Bytes that a line of an answer may have.
 const LINE_MAX_BYTES: usize = 64 * 1024;
@@ -33,9 +34,23 @@ pub struct Greeting {
     pub fails_over: bool,
     /// The data set may come by a second connection.
     pub takes_channel: bool,
+    /// The strongest codec that may compress its data set on the way.
+    pub codec: Option<Codec>,
 }
 
 impl Greeting {
+    /// The capabilities that only this server's kind has.
+    ///
+    /// A Valkey that knows `lz4` compresses the stream of commands, too, which is not read here; so codecs
+    /// have names of their own.
+    pub(super) fn own_capabilities(&self) -> &'static [&'static [u8]] {
+        match self.codec {
+            None => &[b"capa", b"martlet"],
+            Some(Codec::Lz4) => &[b"capa", b"martlet", b"capa", b"martlet-lz4"],
+            Some(Codec::Zstd) => &[b"capa", b"martlet", b"capa", b"martlet-zstd", b"capa", b"martlet-lz4"],
+        }
+    }
+
     /// Appends AUTH to `out`, if there is anything to tell; whether there is.
     pub(super) fn authenticate(&self, out: &mut Vec<u8>) -> bool {
         let Some(password) = &self.password else { return false };
@@ -193,7 +208,7 @@ impl Handshake {
         }
         let channels: &[&[u8]] =
             if *takes_channel { &[b"capa", b"rdb-channel-repl", b"capa", b"dual-channel"] } else { &[] };
-        let own: &[&[u8]] = &[b"capa", b"martlet"];
+        let own = self.greeting.own_capabilities();
         tell("capa", &[&[b"capa".as_slice(), b"eof", b"capa", b"psync2"], channels, own].concat());
         tell("VERSION", &[b"version", version.as_bytes()]);
         Ok(())
@@ -292,6 +307,7 @@ mod tests {
             resume: resume.map(|next| (ID.into(), next)),
             fails_over: false,
             takes_channel: false,
+            codec: None,
         }
     }
 

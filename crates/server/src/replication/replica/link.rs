@@ -19,6 +19,7 @@ use super::handshake::{Greeting, Refused};
 use super::state::{LinkState, Replica, Unloadable};
 use crate::config::Primary;
 use crate::outgoing::{self, is_readable};
+use crate::persistence::settings::repl_codec;
 use crate::replication::failover_state::State;
 use crate::runtime::Shared;
 
@@ -210,6 +211,7 @@ impl Link {
             ip: config.replica_announce_ip.clone(),
             version: VALKEY_VERSION,
             takes_channel: config.repl_rdb_channel,
+            codec: repl_codec(&config),
             fails_over: self.shared.replication.failover.state() == State::InProgress,
             resume: self.shared.replication.history().request(self.shared.applied_offset()),
         }
