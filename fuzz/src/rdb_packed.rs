@@ -3,9 +3,8 @@
 
 use std::io::{Read, Write};
 
-use lz4_flex::frame::{FrameEncoder, FrameInfo};
 use martlet_rdb::envelope::Unpacked;
-use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use martlet_rdb::pack::{Codec, Packer};
 
 use crate::rdb_file;
 
@@ -40,13 +39,14 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// The bytes behind an envelope, with each codec.
-fn packed(bytes: &[u8]) -> [Vec<u8>; 2] {
-    let info = FrameInfo::new().block_checksums(true).content_checksum(true);
-    let mut lz4 = FrameEncoder::with_frame_info(info, Vec::new());
-    lz4.write_all(bytes).expect("a vector takes all");
-    let lz4 = lz4.finish().expect("a vector takes all");
-    [lz4, compress_to_vec(bytes, CompressionLevel::Fastest)].map(|frame| [ENVELOPE, &frame].concat())
+/// The bytes behind an envelope, with each codec, with checksums and without.
+fn packed(bytes: &[u8]) -> [Vec<u8>; 4] {
+    let ways = [(Codec::Lz4, true), (Codec::Zstd, true), (Codec::Lz4, false), (Codec::Zstd, false)];
+    ways.map(|(codec, has_checksums)| {
+        let mut packer = Packer::new(Vec::new(), Some(codec), has_checksums);
+        packer.write_all(bytes).expect("a vector takes all");
+        packer.finish().expect("a vector takes all")
+    })
 }
 
 /// Files, and what frames of them hold behind their first bytes.

@@ -5,7 +5,7 @@ use martlet_values::{Limits, VERSION_VALKEY, payload};
 
 /// The input is type byte and value; version and checksum are added, for Redis and for Valkey.
 pub fn check(data: &[u8]) {
-    for version in [payload::VERSION_MAX, VERSION_VALKEY] {
+    for version in [payload::VERSION_MAX, VERSION_VALKEY, payload::VERSION_VALKEY_MAX] {
         let Ok(value) = payload::restore(&sealed(data, version), &Limits::default()) else { continue };
         let again = payload::dump(value.view(), true);
         let back = payload::restore(&again, &Limits::default()).expect("what was written is read");

@@ -304,12 +304,13 @@ pub fn payloads() -> Vec<Vec<u8>> {
             hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
         bytes[..bytes.len() - 10].to_vec()
     });
-    let others: [&[u8]; 7] = [
+    let others: [&[u8]; 8] = [
         b"\x13\x01\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01@AA\0\0\0\x19\0\x02\x01\x01\x01\x02\x01\x81a\x02\x81b\x02\
           \0\x01\x02\x01\0\x01\0\x01\x01\x01\x83two\x04\x05\x01\x03\x01\0\x01\x01\x01\x02\x01\x81x\x02\x05\x01\0\x01\x01\
           \x01\xdf\xff\x02\x01\x01\x81c\x02\x03\x01\x06\x01\xff\x02\x02\0\x01\x01\x01\x02\x03\x01\x01g\x01\x01\x81\xff\xff\xff\
           \xff\xff\xff\xff\xff\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\x17\xb6\x0a\x0a\xa2\x01\0\0\x01\x02\x02al\
           \x1b\xb6\x0a\x0a\xa2\x01\0\0\0\x03bob\x17\xb6\x0a\x0a\xa2\x01\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01",
+        b"\x17\x02\x00\x01\x04root\x05value\x03abc\x02\x02f1\x02v1\x02f2\xc0\x07",
         b"\x01\x02\x01a\xc0\x05",
         b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff",
         b"\x09\x12\x02\x03foo\x03\x00bar\x01b\x05\x00hello\xff",
@@ -362,7 +363,7 @@ pub fn files() -> Vec<Vec<u8>> {
         include_bytes!("../../crates/values/tests/valkey_8.rdb"),
     ];
     let small = payloads().into_iter().flat_map(|value| {
-        [b"REDIS0003", b"REDIS0014", b"VALKEY080"].map(|header| {
+        [b"REDIS0003", b"REDIS0014", b"VALKEY080", b"VALKEY081"].map(|header| {
             let (kind, value) = value.split_at(1);
             let before: &[u8] = b"\xfa\x01a\x01b\xfe\x02\xfb\x01\x00\xfc\0\0\0\0\0\x01\0\0\xf9\x07";
             [header, before, kind, b"\x03key", value, b"\xf8\x05\x00\x01s\xc0\x07\xff\0\0\0\0\0\0\0\0"]

@@ -344,7 +344,8 @@ parameter_table! {
     save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|SWITCH|MULTI, Honoured;
     /// Name of the RDB file in `dir`
     dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, Honoured;
-    /// Compress strings in RDB files; so do `lz4` and `zstd`, by which Valkey 9.2 compresses whole files
+    /// Compress long strings in RDB files, each by itself, or with `lz4` or `zstd` the RDB file as a whole, as
+    /// Valkey 9.2 does; the base of the append-only file is never compressed so
     rdbcompression: RdbCompression = RdbCompression::Yes
         => "rdbcompression", RdbCompression::KIND, MODIFIABLE, Honoured;
     /// Write and check the RDB file's checksum
