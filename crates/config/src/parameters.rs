@@ -344,8 +344,8 @@ parameter_table! {
     save: SavePoints = SavePoints::standard() => "save", SaveList, MODIFIABLE|SWITCH|MULTI, Honoured;
     /// Name of the RDB file in `dir`
     dbfilename: PathBuf = "dump.rdb".into() => "dbfilename", Text(dbfilename), MODIFIABLE|PROTECTED, Honoured;
-    /// Compress long strings in RDB files, each by itself, or with `lz4` or `zstd` the RDB file as a whole, as
-    /// Valkey 9.2 does; the base of the append-only file is never compressed so
+    /// Compress long strings in RDB files, each by itself, or with `lz4` or `zstd` the RDB file as a whole,
+    /// as Valkey 9.2 does; the base of the append-only file is never compressed so
     rdbcompression: RdbCompression = RdbCompression::Yes
         => "rdbcompression", RdbCompression::KIND, MODIFIABLE, Honoured;
     /// Write and check the RDB file's checksum
@@ -468,8 +468,8 @@ parameter_table! {
     /// Replicas that start a full sync before the delay is over; 0 waits
     repl_diskless_sync_max_replicas: u32 = 0
         => "repl-diskless-sync-max-replicas", Integer(0, INT_MAX), MODIFIABLE, Honoured;
-    /// Compress a full sync's data set as a whole between servers of this kind: `lz4` (or `yes`) or `zstd`, as
-    /// both ends have it (Valkey 9.2); a number, Redis 8.10's level, compresses nothing
+    /// Compress a full sync's data set as a whole between servers of this kind: `lz4` (or `yes`) or `zstd`,
+    /// as both ends have it (Valkey 9.2); a number, Redis 8.10's level, compresses nothing
     repl_compression: String = "no".into() => "repl-compression", TEXT, MODIFIABLE, Honoured;
     /// How a replica loads a full sync from the socket
     repl_diskless_load: ReplDisklessLoad = ReplDisklessLoad::Disabled
