@@ -146,6 +146,9 @@ const FILL_SERIES: &[Fill] = &[Fill {
     requests: 300_000,
 }];
 
+const FILL_VECTORS: &[Fill] =
+    &[Fill { template: "VADD set FP32 {vector 128} {key sequence 10000}", requests: 10_000 }];
+
 const WATCHERS: Beside =
     Beside { connections: 100, sends: &[Fill { template: "WATCH {key uniform 100000}", requests: 100 }] };
 const TRACKER: Beside = Beside {
@@ -331,6 +334,13 @@ pub const ROWS: &[Row] = &[
     of_module("topk-add", FILL_TOP_K, "TOPK.ADD top {key uniform 100000}"),
     of_module("tdigest-add", FILL_DIGEST, "TDIGEST.ADD digest {rand 1000000}"),
     of_module("ts-add", FILL_SERIES, "TS.ADD {key uniform 100000} * {rand 100} ON_DUPLICATE LAST"),
+    // VADD makes the set grow, which costs more the larger it is.
+    Row {
+        target: 2.0,
+        refill: true,
+        ..of_module("vadd", FILL_VECTORS, "VADD set FP32 {vector 128} new{count 1000000000}")
+    },
+    Row { target: 3.0, ..of_module("vsim", FILL_VECTORS, "VSIM set FP32 {vector 128} NOTHREAD") },
 ];
 
 const fn white_paper(name: &'static str, target: f64, fill: &'static [Fill], template: &'static str) -> Row {

@@ -33,6 +33,8 @@ enum Part {
     Count(u64, usize),
     /// That many random alphanumerics.
     Value(usize),
+    /// That many random floats of single precision from -1 to 1, little-endian.
+    Vector(usize),
 }
 
 /// A template that cannot be read.
@@ -112,12 +114,12 @@ impl Template {
                 self.counters.push(0);
                 Part::Count(number(bound)?, self.counters.len() - 1)
             }
-            ["value", length] => {
+            [kind @ ("value" | "vector"), length] => {
                 let length = number(length)? as usize;
                 if length > VALUE_POOL_BYTES / 2 {
                     return Err(TemplateError(format!("{{{text}}}: too long")));
                 }
-                Part::Value(length)
+                if *kind == "value" { Part::Value(length) } else { Part::Vector(length) }
             }
             _ => return Err(TemplateError(format!("no such placeholder: {{{text}}}"))),
         })
@@ -166,6 +168,12 @@ impl Template {
             Part::Value(length) => {
                 let start = self.below((VALUE_POOL_BYTES - length) as u64) as usize;
                 out.extend_from_slice(&self.pool[start..start + length]);
+            }
+            Part::Vector(length) => {
+                for _ in 0..*length {
+                    let component = self.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0;
+                    out.extend_from_slice(&component.to_le_bytes());
+                }
             }
         }
     }
@@ -258,6 +266,19 @@ mod tests {
     }
 
     #[test]
+    fn vectors_are_floats_around_zero() {
+        let mut template = Template::parse("ECHO {vector 400}", 7).unwrap();
+        let mut out = Vec::new();
+        template.append(&mut out);
+        let blob = out.strip_prefix(b"*2\r\n$4\r\nECHO\r\n$1600\r\n").unwrap().strip_suffix(b"\r\n").unwrap();
+        let components: Vec<f32> =
+            blob.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        assert!(components.iter().all(|component| component.abs() <= 1.0) && components.len() == 400);
+        let mean = components.iter().sum::<f32>() / 400.0;
+        assert!(mean.abs() < 0.2, "{mean}");
+    }
+
+    #[test]
     fn requests_take_turns() {
         let mut template = Template::parse("PING ; ECHO {count 2}-1", 7).unwrap();
         let sent: String = (0..5).map(|_| request(&mut template)).collect();
@@ -282,6 +303,7 @@ mod tests {
             "GET {what 5}",
             "GET {key uniform 0}",
             "GET {value 9999999}",
+            "GET {vector 0}",
         ] {
             assert!(Template::parse(text, 1).is_err(), "{text}");
         }
