@@ -209,8 +209,7 @@ impl VectorSet {
         self.finish_insertion(name, &insertion, attribute, ef)
     }
 
-    /// As [`VectorSet::insert`], with what was done for it before. Neighbours that were found in another set
-    /// are not used.
+    /// Ends an insertion as [`VectorSet::insert`] does. Neighbours of another set are ignored.
     ///
     /// # Errors
     /// Any of [`VectorError`]; nothing has changed then.

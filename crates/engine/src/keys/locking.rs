@@ -197,9 +197,9 @@ impl Keys {
         is_locked
     }
 
-    /// Runs `work` with the locked shard unlocked, and locks it again: for a request that needs nothing of the
-    /// keys for a while and has changed nothing yet. What it read before may have changed. `None`, and `work`
-    /// has not run, unless exactly one shard is locked and there are no effects to record.
+    /// Unlocks the locked shard, runs `work`, and locks the shard again: for a request that needs no key for a
+    /// while and has changed none. Other threads may change the keys in between. Returns `None`, without a call
+    /// of `work`, unless exactly one shard is locked and there are no effects to record.
     ///
     /// # Errors
     /// [`ShardBusy`]; then no shard is locked any more.

@@ -69,8 +69,8 @@ impl<T> View<'_, T> {
 }
 
 impl<T: Payload> Graph<T> {
-    /// Finds neighbours for a vector that is to be inserted, beside inserts and searches; `ef` as for
-    /// [`Graph::insert`]. `None` if there are none.
+    /// Finds neighbours for a later insertion of a vector, beside inserts and searches; `ef` as for
+    /// [`Graph::insert`]. `None` for a graph without nodes.
     pub fn neighbours(&self, vector: &StoredVector, ef: usize) -> Option<Neighbours> {
         let core = self.read();
         let (view, entry) = (self.view(&core), self.entry_point()?);
