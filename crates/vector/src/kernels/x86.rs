@@ -1,5 +1,8 @@
 //! Kernels for x86-64: AVX2 with FMA, and AVX-512 with VNNI and VPOPCNTDQ. Loads never pass the common
 //! length of the arguments: AVX-512 masks the last one, AVX2 leaves the tail to scalar code.
+//!
+//! No closure here handles registers: a function without the kernel's instructions, such as `array::map`, cannot
+//! have one inlined, and would pass every register through memory.
 
 use super::{Cosine, Kernels, portable};
 use std::arch::x86_64::*;
@@ -183,7 +186,8 @@ fn quarter_avx512(sums: __m512) -> __m128 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn sums_avx512(sums: [__m512; ROWS]) -> [f32; ROWS] {
-    let [a, b, c, d] = sums.map(|sums| quarter_avx512(sums));
+    let [a, b, c, d] = sums;
+    let (a, b, c, d) = (quarter_avx512(a), quarter_avx512(b), quarter_avx512(c), quarter_avx512(d));
     let left = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
     let right = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
     let sums = _mm_add_ps(_mm_movelh_ps(left, right), _mm_movehl_ps(right, left));
@@ -222,7 +226,11 @@ unsafe fn lanes_f32_avx512<const N: usize, const IS_L2: bool>(
             }
         }
     }
-    sums.map(|[even, odd]| _mm512_add_ps(even, odd))
+    let mut totals = [_mm512_setzero_ps(); N];
+    for (total, [even, odd]) in totals.iter_mut().zip(&sums) {
+        *total = _mm512_add_ps(*even, *odd);
+    }
+    totals
 }
 
 /// Defines the kernels of two vectors and of one vector with rows.
@@ -307,8 +315,19 @@ unsafe fn dots_i8_avx512<const N: usize>(vector: &[i8], rows: [*const i8; N]) ->
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn shift_avx512(vector: &[i8]) -> __m512i {
     let shift = _mm512_set1_epi8(-128);
-    let chunks = vector.chunks(64).map(|chunk| load_i8_avx512(chunk, 64));
-    chunks.fold(_mm512_setzero_si512(), |sum, chunk| _mm512_dpbusd_epi32(sum, shift, chunk))
+    let mut sum = _mm512_setzero_si512();
+    for chunk in vector.chunks(64) {
+        sum = _mm512_dpbusd_epi32(sum, shift, load_i8_avx512(chunk, 64));
+    }
+    sum
+}
+
+/// The four quarters of a register added up.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn quarter_i32_avx512(sums: __m512i) -> __m128i {
+    let half = _mm256_add_epi32(_mm512_castsi512_si256(sums), _mm512_extracti64x4_epi64::<1>(sums));
+    _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half))
 }
 
 #[inline]
@@ -337,11 +356,9 @@ pub(super) unsafe fn dot_i8_rows_avx512(vector: &[i8], rows: &[*const i8], out: 
     let shift = _mm512_reduce_add_epi32(shift_avx512(vector));
     for (rows, out) in rows.chunks(ROWS).zip(out.chunks_mut(ROWS)) {
         // SAFETY: the rows are as long as the vector, says the caller; a chunk is not empty.
-        let sums = unsafe { dots_i8_avx512(vector, four(rows)) };
-        let [a, b, c, d] = sums.map(|sum| {
-            let half = _mm256_add_epi32(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
-            _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half))
-        });
+        let [a, b, c, d] = unsafe { dots_i8_avx512(vector, four(rows)) };
+        let (a, b) = (quarter_i32_avx512(a), quarter_i32_avx512(b));
+        let (c, d) = (quarter_i32_avx512(c), quarter_i32_avx512(d));
         let left = _mm_add_epi32(_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
         let right = _mm_add_epi32(_mm_unpacklo_epi32(c, d), _mm_unpackhi_epi32(c, d));
         let sums = _mm_add_epi32(_mm_unpacklo_epi64(left, right), _mm_unpackhi_epi64(left, right));
