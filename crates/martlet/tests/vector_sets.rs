@@ -281,8 +281,8 @@ fn dissect(reply: &Reply, types: &mut String, numbers: &mut Vec<f64>) {
     }
 }
 
-/// The types and numbers of a search's or a vector's reply; of any other reply everything. Names of equal scores
-/// come in any order, and servers write the same number with more digits or fewer.
+/// The types and numbers of a search's or a vector's reply; of any other reply everything. Names of equal
+/// scores come in any order, and servers write the same number with more digits or fewer.
 fn comparable(words: &[String], reply: &Reply) -> (String, Vec<f64>) {
     let is_numeric = ["VSIM", "VEMB"].contains(&&*words[0]) && !reply.is_error();
     let (mut types, mut numbers) = (String::new(), Vec::new());

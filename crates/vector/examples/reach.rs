@@ -1,6 +1,6 @@
 //! Measures the graph: inserts and searches per second of CPU time, recall, bytes per element, and how both
-//! scale with threads; with `saved`, how long the saved form takes. With `commands` it writes the same vectors and queries as RESP, to run them on
-//! another server.
+//! scale with threads; with `saved`, how long the saved form takes. With `commands` it writes the same
+//! vectors and queries as RESP, to run them on another server.
 //!
 //! ```text
 //! reach measure ELEMENTS DIMENSION f32|q8|bin THREADS

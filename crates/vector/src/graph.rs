@@ -268,8 +268,8 @@ impl<T: Payload> Graph<T> {
         self.insert_encoded(&vector, payload, ef, None)
     }
 
-    /// As [`Graph::insert`], of a vector that [`Graph::encode`] has made ready, and beside `neighbours` if they
-    /// were found before and most of them are still there.
+    /// As [`Graph::insert`], of a vector that [`Graph::encode`] has made ready, and beside `neighbours` if
+    /// they were found before and most of them are still there.
     ///
     /// # Errors
     /// [`VectorError::Full`].

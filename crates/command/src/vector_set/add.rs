@@ -128,11 +128,12 @@ impl<'a> Addition<'a> {
     }
 }
 
-/// Elements from which on neighbours are looked for without the shard's lock: for fewer, linking takes longer.
+/// Elements from which on neighbours are looked for without the shard's lock: for fewer, linking takes
+/// longer.
 const UNLOCKED_MIN: usize = 128;
 
-/// Looks for the neighbours of the element to be, while others use the key and its shard; `None` where there is
-/// too little to gain, or more than the request depends on the lock (in MULTI, in scripts, for a replica's
+/// Looks for the neighbours of the element to be, while others use the key and its shard; `None` where there
+/// is too little to gain, or more than the request depends on the lock (in MULTI, in scripts, for a replica's
 /// primary). The element is linked under the lock, with those neighbours that are still there then. So a
 /// client's elements are added in the order of its requests, and each at one moment.
 fn begin(ctx: &mut Context<'_>, key: &Key<'_>, addition: &Addition<'_>) -> Result<Option<Insertion>, Error> {

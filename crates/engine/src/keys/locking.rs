@@ -197,9 +197,9 @@ impl Keys {
         is_locked
     }
 
-    /// Unlocks the locked shard, runs `work`, and locks the shard again: for a request that needs no key for a
-    /// while and has changed none. Other threads may change the keys in between. Returns `None`, without a call
-    /// of `work`, unless exactly one shard is locked and there are no effects to record.
+    /// Unlocks the locked shard, runs `work`, and locks the shard again: for a request that needs no key for
+    /// a while and has changed none. Other threads may change the keys in between. Returns `None`, without a
+    /// call of `work`, unless exactly one shard is locked and there are no effects to record.
     ///
     /// # Errors
     /// [`ShardBusy`]; then no shard is locked any more.

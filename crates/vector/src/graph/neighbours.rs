@@ -1,8 +1,8 @@
-//! The neighbours among which a new node chooses its links; they may be found before it is inserted, while the
-//! graph changes.
+//! The neighbours among which a new node chooses its links; they may be found before it is inserted, while
+//! the graph changes.
 //!
-//! Invariant: neighbours that were found before are used only where they still are: their slots have the nodes
-//! of then.
+//! Invariant: neighbours that were found before are used only where they still are: their slots have the
+//! nodes of then.
 
 use super::queue::Candidate;
 use super::repair::EntryPoint;

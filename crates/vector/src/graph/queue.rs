@@ -165,8 +165,8 @@ impl Pool {
         self.near = near;
     }
 
-    /// Merges candidates into the sorted ones. The searches for their places come first: they are independent,
-    /// so that the processor overlaps them. Then each part between two places moves once.
+    /// Merges candidates into the sorted ones. The searches for their places come first: they are
+    /// independent, so that the processor overlaps them. Then each part between two places moves once.
     #[inline]
     fn merge(&mut self, near: &mut [Candidate]) {
         sort(near);

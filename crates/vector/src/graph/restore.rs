@@ -52,9 +52,9 @@ pub struct RestoredNode<'a> {
 /// Neighbouring ids whose slots stand together.
 const CHUNK: u64 = 32;
 
-/// Slots by id, of nodes that were added or linked to. Saved ids are nearly without gaps, and are looked up at
-/// random, once for each link: a table of chunks stays in the processor's caches where one of ids does not. The
-/// most that a file gets for an id is a chunk.
+/// Slots by id, of nodes that were added or linked to. Saved ids are nearly without gaps, and are looked up
+/// at random, once for each link: a table of chunks stays in the processor's caches where one of ids does
+/// not. The most that a file gets for an id is a chunk.
 #[derive(Debug, Default)]
 struct SlotsById {
     chunks: HashMap<u64, u32, BuildHasherDefault<IdHasher>>,

@@ -1,8 +1,8 @@
 //! Kernels for x86-64: AVX2 with FMA, and AVX-512 with VNNI and VPOPCNTDQ. Loads never pass the common
 //! length of the arguments: AVX-512 masks the last one, AVX2 leaves the tail to scalar code.
 //!
-//! No closure here handles registers: a function without the kernel's instructions, such as `array::map`, cannot
-//! have one inlined, and would pass every register through memory.
+//! No closure here handles registers: a function without the kernel's instructions, such as `array::map`,
+//! cannot have one inlined, and would pass every register through memory.
 
 use super::{Cosine, Kernels, portable};
 use std::arch::x86_64::*;
@@ -289,8 +289,8 @@ fn load_i8_avx512(values: &[i8], count: usize) -> __m512i {
     unsafe { _mm512_maskz_loadu_epi8(mask, values.as_ptr()) }
 }
 
-/// VNNI multiplies unsigned by signed bytes. The rows are shifted up by 128 (an exclusive or of the sign bit),
-/// and 128 times the vector's sum is taken off again; lanes beyond the end are zero in the vector.
+/// VNNI multiplies unsigned by signed bytes. The rows are shifted up by 128 (an exclusive or of the sign
+/// bit), and 128 times the vector's sum is taken off again; lanes beyond the end are zero in the vector.
 ///
 /// # Safety
 /// Each row has as many components as the vector.
