@@ -6,6 +6,7 @@ pub mod append_log;
 pub mod cluster_bus;
 pub mod commands;
 pub mod json;
+pub mod module_payloads;
 pub mod mutate;
 pub mod nodes_conf;
 pub mod rdb_file;
@@ -41,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     ("rdb_file", rdb_file::check, seeds::files),
     ("rdb_packed", rdb_packed::check, rdb_packed::seeds),
     ("rdb_payload", rdb_payload::check, seeds::payloads),
+    ("module_payloads", module_payloads::check, seeds::module_payloads),
     ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),

@@ -13,7 +13,8 @@ pub fn check(data: &[u8]) {
     }
 }
 
-fn sealed(body: &[u8], version: u16) -> Vec<u8> {
+/// A payload of this type byte and value: with its version, and a checksum that is right.
+pub fn sealed(body: &[u8], version: u16) -> Vec<u8> {
     let mut payload = [body, &version.to_le_bytes()].concat();
     let sum = crc64(0, &payload);
     payload.extend(sum.to_le_bytes());

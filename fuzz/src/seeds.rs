@@ -323,6 +323,18 @@ pub fn payloads() -> Vec<Vec<u8>> {
     recorded.filter(|bytes| bytes.len() < 2048).chain(others).collect()
 }
 
+/// Encoded values of Redis 8's types.
+pub fn module_payloads() -> Vec<Vec<u8>> {
+    let sketches = SKETCHES.iter().map(|program| value_of(program));
+    let vectors = [
+        &["VADD k VALUES 3 1 2 3 e0", "VADD k VALUES 3 3 1 2 e1 SETATTR [1]", "VADD k VALUES 3 1 1 2 e2"][..],
+        &["VADD k REDUCE 2 VALUES 3 1 2 3 e0 NOQUANT M 4", "VADD k REDUCE 2 VALUES 3 3 1 2 e1 NOQUANT M 4"],
+        &["VADD k VALUES 3 1 -2 3 e0 BIN", "VADD k VALUES 3 3 1 -2 e1 BIN"],
+    ];
+    let vectors = vectors.map(value_of);
+    saved_documents().into_iter().chain(time_series()).chain(sketches).chain(vectors).collect()
+}
+
 /// JSON documents as text, and as CBOR with an array of short floats.
 fn saved_documents() -> Vec<Vec<u8>> {
     let saved = [None, Some(FloatKind::Bf16)].map(|floats| {

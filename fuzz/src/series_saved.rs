@@ -19,7 +19,13 @@ pub fn check(data: &[u8]) {
     let rows = RangeQuery::run(RangeOptions::new(0, u64::MAX), &again.series, None);
     assert_eq!(rows.len() as u64, again.series.info().total_samples);
     let timestamp = loaded.series.last_timestamp().saturating_add(1);
-    let _ = loaded.series.add(Sample::new(timestamp, 1.0), None, DuplicatePolicy::Last, &mut Vec::new());
+    // The open buckets grow, and are closed.
+    for later in [0, 1, 1 << 20, 1 << 40] {
+        let sample = Sample::new(timestamp.saturating_add(later), 1.0);
+        let _ = loaded.series.add(sample, None, DuplicatePolicy::Last, &mut Vec::new());
+        let latest = loaded.series.rules().iter().filter_map(Rule::latest);
+        assert!(latest.count() <= loaded.series.rules().len());
+    }
     let _ = loaded.series.add(Sample::new(timestamp / 2, 1.0), None, DuplicatePolicy::Last, &mut Vec::new());
     let _ = loaded.series.delete(0, timestamp, &mut Vec::new());
 }

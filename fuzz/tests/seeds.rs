@@ -142,3 +142,8 @@ fn series_filter() {
 fn series_saved() {
     replay("series_saved");
 }
+
+#[test]
+fn module_payloads() {
+    replay("module_payloads");
+}

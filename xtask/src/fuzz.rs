@@ -27,6 +27,7 @@ const TARGETS: &[&str] = &[
     "rdb_file",
     "rdb_packed",
     "rdb_payload",
+    "module_payloads",
     "script_calls",
     "script_libraries",
     "sketch_chunks",

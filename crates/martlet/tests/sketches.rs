@@ -264,9 +264,9 @@ fn request(templates: &[&str], random: &mut Random) -> String {
 fn comparable(reply: &Reply, is_ours: bool) -> String {
     match reply {
         Reply::Error(_) if !is_ours => "an error".into(),
-        Reply::Double(text) => {
+        Reply::Double(text) | Reply::Bulk(text) => {
             let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-            format!("{number:?}")
+            number.map_or_else(|| format!("{reply:?}"), |number| number.to_string())
         }
         Reply::Array(items) => {
             format!("{:?}", items.iter().map(|item| comparable(item, is_ours)).collect::<Vec<_>>())

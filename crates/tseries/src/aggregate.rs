@@ -198,8 +198,10 @@ impl Moments {
         (self.squares - 2.0 * self.sum * self.sum / count + mean * mean * count) / count
     }
 
+    /// Of no values it is NaN, as [`variance`](Self::variance) is.
     fn sample_variance(&self) -> f64 {
-        if self.count == 1 { 0.0 } else { self.variance() * self.count as f64 / (self.count - 1) as f64 }
+        let count = self.count as f64;
+        if self.count == 1 { 0.0 } else { self.variance() * count / (count - 1.0) }
     }
 }
 

@@ -184,6 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn buckets_without_samples_that_count_have_a_value() {
+        for aggregator in Aggregator::ALL {
+            let mut rule = Rule::new(b"d", aggregator, Buckets::new(10, 0).unwrap());
+            rule.feed(Sample::new(1, 1.0));
+            // NaN opens a bucket, and most aggregators do not count it.
+            rule.feed(Sample::new(11, f64::NAN));
+            let value = rule.latest().unwrap().value;
+            if matches!(aggregator.name(), "avg" | "std.p" | "std.s" | "var.p" | "var.s") {
+                assert!(value.is_nan(), "{}: {value}", aggregator.name());
+            }
+            assert_eq!(rule.feed(Sample::new(21, 2.0)).is_some(), aggregator.takes(f64::NAN));
+        }
+    }
+
+    #[test]
     fn a_bucket_is_closed_by_the_first_sample_after_it() {
         let mut rule = Rule::new(b"d", Aggregator::Sum, Buckets::new(10, 0).unwrap());
         assert_eq!(rule.latest(), None);

@@ -43,7 +43,16 @@ fn encode_twa(twa: &Twa, fields: &mut Vec<Field>) {
     fields.extend(numbers.map(Field::Unsigned));
 }
 
+/// Most samples that a saved bucket may count: no series gets as many more as a counter has left.
+const SAMPLES_MAX: u64 = 1 << 62;
+
 impl<I: Iterator<Item = Field>> Reader<I> {
+    /// How many samples a bucket has.
+    fn samples(&mut self) -> Result<u64, SavedError> {
+        let name = "samples of a bucket";
+        Some(self.unsigned(name)?).filter(|count| *count <= SAMPLES_MAX).ok_or(SavedError::Value(name))
+    }
+
     pub(super) fn context(&mut self, aggregator: Aggregator) -> Result<Accumulator, SavedError> {
         let name = "bucket";
         let state = match aggregator {
@@ -71,7 +80,7 @@ impl<I: Iterator<Item = Field>> Reader<I> {
             }
             Aggregator::StdP | Aggregator::StdS | Aggregator::VarP | Aggregator::VarS => {
                 let (sum, squares) = (self.double(name)?, self.double(name)?);
-                State::Moments(Moments { sum, squares, count: self.unsigned(name)? })
+                State::Moments(Moments { sum, squares, count: self.samples()? })
             }
             Aggregator::Twa => State::Twa(Box::new(self.twa()?)),
         };
@@ -94,9 +103,9 @@ impl<I: Iterator<Item = Field>> Reader<I> {
         let edges = (self.unsigned(name)?, self.unsigned(name)?);
         let (first, last) = (self.unsigned(name)?, self.unsigned(name)?);
         let is_first_bucket = self.unsigned(name)? != 0;
-        let count = self.unsigned(name)?;
+        let count = self.samples()?;
         // A rule's samples come in order of time.
-        if self.unsigned(name)? != 0 || count == u64::MAX {
+        if self.unsigned(name)? != 0 {
             return Err(SavedError::Value(name));
         }
         Ok(Twa { area, previous, edges, first, last, is_first_bucket, count, is_reverse: false })

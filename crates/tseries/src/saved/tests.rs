@@ -135,6 +135,20 @@ fn older_versions_are_read() {
     assert_eq!(decode(zero, 10).err(), Some(SavedError::Version(10)));
 }
 
+/// Samples are added to open buckets and close them, and are deleted, whatever the buckets were said to have.
+fn goes_on(mut series: Series) {
+    let start = series.last_timestamp();
+    for later in [1, 2, 3, 1 << 20, 1 << 40] {
+        let sample = Sample::new(start.saturating_add(later), later as f64);
+        let _ = series.add(sample, None, DuplicatePolicy::Last, &mut Vec::new());
+        let latest = series.rules().iter().filter_map(Rule::latest);
+        assert!(latest.count() <= series.rules().len());
+    }
+    let _ = series.add(Sample::new(start / 2, f64::NAN), None, DuplicatePolicy::Last, &mut Vec::new());
+    let _ = series.delete(0, start / 2, &mut Vec::new());
+    series.store().check();
+}
+
 #[test]
 fn fields_that_lie_are_refused() {
     use Field::Unsigned;
@@ -146,12 +160,13 @@ fn fields_that_lie_are_refused() {
     assert_eq!(decode(more, 9).err(), Some(SavedError::Trailing));
     // Numbers of everything: none is believed.
     for place in 0..fields.len() {
-        for number in [u64::MAX, 1 << 63, 1 << 40] {
+        for number in [u64::MAX, u64::MAX - 1, 1 << 63, 1 << 40, 0] {
             if matches!(fields[place], Unsigned(_)) {
                 let mut wrong = fields.clone();
                 wrong[place] = Unsigned(number);
                 if let Ok(loaded) = decode(wrong, 9) {
                     loaded.series.store().check();
+                    goes_on(loaded.series);
                 }
             }
         }
@@ -183,6 +198,7 @@ fn mutated_fields_load_whole_or_not_at_all() {
         if let Ok(loaded) = decode(fields, 9) {
             loaded.series.store().check();
             round_trip(&loaded.series, ALL);
+            goes_on(loaded.series);
             accepted += 1;
         }
     }
