@@ -475,3 +475,44 @@ fn sketches_are_no_other_type_and_stay_without_items() {
         ],
     );
 }
+
+/// As RedisBloom 2.8.2 answers.
+#[test]
+fn a_source_that_is_named_twice_is_merged_twice() {
+    let mut t = Fixture::new();
+    let nodes = |t: &mut Fixture, key: &str| {
+        let info = t.run(&format!("TDIGEST.INFO {key}"));
+        let (_, behind) = info.split_once("+Merged nodes ").unwrap();
+        behind.split(" +Memory usage").next().unwrap().replace('+', "")
+    };
+    all(
+        &mut t,
+        &[
+            ("TDIGEST.CREATE s COMPRESSION 10", "+OK"),
+            ("TDIGEST.ADD s 1 2 3 4 5 6 7 8 9 50", "+OK"),
+            ("TDIGEST.MERGE d 2 s s", "+OK"),
+        ],
+    );
+    let counts =
+        ":7 Unmerged nodes :7 Merged weight :10 Unmerged weight :10 Observations :20 Total compressions :1";
+    assert_eq!(nodes(&mut t, "d"), counts);
+    let counts =
+        ":7 Unmerged nodes :0 Merged weight :10 Unmerged weight :0 Observations :10 Total compressions :1";
+    assert_eq!(nodes(&mut t, "s"), counts, "the source has its own values merged");
+    all(
+        &mut t,
+        &[
+            ("TDIGEST.QUANTILE d 0.1 0.5 0.9", "[\"1\" \"5.525974025974026\" \"50\"]"),
+            ("TDIGEST.RANK d 3 50", "[:5 :19]"),
+            ("TDIGEST.MERGE d 3 s s d", "+OK"),
+            ("TDIGEST.QUANTILE d 0.1 0.5 0.9", "[\"1.4375\" \"5.61431805319751\" \"30.92592592592593\"]"),
+        ],
+    );
+    let counts =
+        ":10 Unmerged nodes :0 Merged weight :60 Unmerged weight :0 Observations :60 Total compressions :4";
+    assert_eq!(nodes(&mut t, "d"), counts, "the destination counts, and as a source again");
+    all(&mut t, &[("TDIGEST.MERGE d 2 d d COMPRESSION 20 OVERRIDE", "+OK")]);
+    let counts = ":10 Unmerged nodes :10 Merged weight :60 Unmerged weight :60 Observations :120 Total compressions :1";
+    assert_eq!(nodes(&mut t, "d"), counts);
+    all(&mut t, &[("TDIGEST.RANK d 3 50", "[:32 :115]")]);
+}
