@@ -17,9 +17,9 @@ mod write;
 use martlet_engine::{EventClass, Keys};
 use martlet_json::document::Document;
 use martlet_json::error::Error as JsonError;
-use martlet_json::ops::Answer;
+use martlet_json::ops::{self, Answer};
 use martlet_json::path::Path;
-use martlet_json::value::{Node, Value};
+use martlet_json::value::{Array, Node, Value, View};
 use martlet_keyspace::{Key, ModuleValue};
 use martlet_protocol::reply::Reply;
 use martlet_spec::{Acl, Command, Error, Flags, Group, KeyFlags, Outcome, module};
@@ -165,6 +165,43 @@ impl Lost {
         }
         let nodes = path.nodes(document.root()).unwrap_or_default();
         Lost(nodes.into_iter().map(Node::to_value).collect())
+    }
+
+    /// The values that a merge replaces or removes. What it only changes within is not among them.
+    fn merged(document: &Document, path: &Path, patch: &Value) -> Lost {
+        let mut lost = Lost(Vec::new());
+        if document.heap_bytes() >= LARGE_BYTES {
+            let nodes = path.nodes(document.root()).unwrap_or_default();
+            nodes.into_iter().for_each(|node| lost.add_merged(node, patch));
+        }
+        lost
+    }
+
+    fn add_merged(&mut self, node: Node<'_>, patch: &Value) {
+        let (View::Object(old), View::Object(new)) = (node.view(), patch.view()) else {
+            return self.0.push(node.to_value());
+        };
+        for member in new.members() {
+            if let Some(value) = old.get(member.name()) {
+                self.add_merged(Node::Value(value), member.value());
+            }
+        }
+    }
+
+    /// The elements that JSON.ARRTRIM removes from the arrays at a path.
+    fn trimmed(document: &Document, path: &Path, start: i64, stop: i64) -> Lost {
+        if document.heap_bytes() < LARGE_BYTES {
+            return Lost(Vec::new());
+        }
+        let dropped = |node: Node<'_>| match node.view() {
+            View::Array(Array::Values(values)) => {
+                let kept = ops::kept_range(values.len(), start, stop);
+                let dropped = values.iter().enumerate().filter(|(at, _)| !kept.contains(at));
+                dropped.map(|(_, value)| value.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        Lost(path.nodes(document.root()).unwrap_or_default().into_iter().flat_map(dropped).collect())
     }
 
     fn free(self, keys: &Keys) {

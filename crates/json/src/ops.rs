@@ -9,7 +9,7 @@ mod number;
 mod read;
 mod write;
 
-pub use array::{Found, arr_append, arr_index, arr_insert, arr_len, arr_pop, arr_trim};
+pub use array::{Found, arr_append, arr_index, arr_insert, arr_len, arr_pop, arr_trim, kept_range};
 pub use number::{NumberOperation, number_operation};
 pub use read::{get, get_several, kind, memory_bytes, obj_keys, obj_len, resp, str_len};
 pub use write::{Condition, Deleted, Outcome, clear, create, delete, merge, set, str_append, toggle};

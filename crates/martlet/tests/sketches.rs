@@ -275,6 +275,19 @@ fn comparable(reply: &Reply, is_ours: bool) -> String {
     }
 }
 
+/// Deletes digests whose weights have grown so large, merged with themselves again and again, that sums lose
+/// digits or overflow: which of equal values comes first is then each server's own.
+fn forget_heavy_digests(clients: &mut [Client; 2]) {
+    const HEAVY: i64 = 1 << 40;
+    for number in 0..4 {
+        let info = ask(&mut clients[0], &format!("TDIGEST.INFO key{number}"));
+        let is_heavy = info.items().unwrap_or_default().iter().any(|fact| fact.integer() > Some(HEAVY));
+        if is_heavy {
+            clients.iter_mut().for_each(|client| ask_ok(client, &format!("DEL key{number}")));
+        }
+    }
+}
+
 /// Runs generated commands on both servers, in both protocols; how many were equal.
 fn compare(family: &str, templates: &[&str], seed: u64, count: u64, peer: SocketAddr, is_ours: bool) -> u64 {
     println!("{family}: MARTLET_SKETCH_SEED={seed}");
@@ -300,6 +313,9 @@ fn compare(family: &str, templates: &[&str], seed: u64, count: u64, peer: Socket
         let replies = [ask(ours, &line), ask(theirs, &line)];
         let [our, their] = replies.each_ref().map(|reply| comparable(reply, is_ours));
         assert_eq!(our, their, "{number}: {line}");
+        if family == "tdigest" && number % 16 == 0 {
+            forget_heavy_digests(&mut pairs[0]);
+        }
         // Top-K's payload has pointers in Redis; a digest's is that of its merged values.
         if number % 64 == 0 && family != "topk" {
             let key = drawn('k', &mut random);
@@ -312,7 +328,8 @@ fn compare(family: &str, templates: &[&str], seed: u64, count: u64, peer: Socket
                 // The version and the checksum differ.
                 reply.text().map(|bytes| bytes[..bytes.len() - 10].to_vec())
             });
-            assert!(payloads[0] == payloads[1], "{number}: DUMP {key} differs");
+            let [our, their] = payloads.map(|bytes| bytes.map(|bytes| bytes.escape_ascii().to_string()));
+            assert_eq!(our, their, "{number}: DUMP {key}");
         }
     }
     count

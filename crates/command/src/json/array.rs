@@ -12,8 +12,8 @@ use martlet_spec::{Command, Error, Flags, KeyPart, Outcome, command};
 use super::format::{self, Format};
 use super::read::{Malformed, lengths};
 use super::{
-    CHANGED, DOCUMENT, FILLS, GROUP, NO_KEY, PathArgument, READ, READS, WRITES, answer, fault, integer, read,
-    update, utf8, values,
+    CHANGED, DOCUMENT, FILLS, GROUP, Lost, NO_KEY, PathArgument, READ, READS, WRITES, answer, fault, integer,
+    read, update, utf8, values,
 };
 use crate::Handler;
 use crate::context::Context;
@@ -220,5 +220,11 @@ pub(super) static ARRTRIM: Command<Handler> = command("json.arrtrim", 5, arrtrim
 fn arrtrim(ctx: &mut Context<'_>) -> Outcome {
     let argument = PathArgument::new(ctx.arg(2))?;
     let (start, stop) = (integer(ctx, 3)?, integer(ctx, 4)?);
-    update_arrays(ctx, argument, "json.arrtrim", |document, path| ops::arr_trim(document, path, start, stop))
+    let mut lost = None;
+    update_arrays(ctx, argument, "json.arrtrim", |document, path| {
+        lost = Some(Lost::trimmed(document, path, start, stop));
+        ops::arr_trim(document, path, start, stop)
+    })?;
+    lost.into_iter().for_each(|lost| lost.free(ctx.keys));
+    Ok(())
 }

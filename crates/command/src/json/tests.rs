@@ -356,3 +356,30 @@ fn every_command(t: &mut Fixture) {
         t.run(line);
     }
 }
+
+/// Values of a large document that MERGE and ARRTRIM remove are freed by another thread; what stays is whole.
+#[test]
+fn large_values_that_merge_and_arrtrim_remove_are_freed_in_the_background() {
+    let mut t = Fixture::new();
+    let items: Vec<String> =
+        (0..5000).map(|number| format!(r#"{{"n":{number},"text":"{number} and more"}}"#)).collect();
+    let list = format!("[{}]", items.join(","));
+    let document = format!(r#"{{"gone":{list},"kept":{{"a":{list},"b":1}},"list":{list}}}"#);
+    t.run_args(&["JSON.SET", "d", "$", &document]);
+    let freed = |t: &mut Fixture| {
+        t.keys.engine().lazy_free.wait();
+        t.keys.engine().lazy_free.freed()
+    };
+    for (request, count) in [
+        (&["JSON.MERGE", "d", "$", r#"{"gone":null,"kept":{"a":{"x":1}},"new":[]}"#][..], 1),
+        (&["JSON.ARRTRIM", "d", "$.list", "1", "2"], 1),
+        (&["JSON.ARRTRIM", "d", "$.list", "0", "0"], 0),
+    ] {
+        let before = freed(&mut t);
+        let reply = t.run_args(request);
+        assert_ne!(reply[0], b'-', "{request:?}");
+        assert_eq!(freed(&mut t) - before, count, "{request:?}");
+    }
+    let left = r#"{"list":[{"n":1,"text":"1 and more"}],"kept":{"a":{"x":1},"b":1},"new":[]}"#;
+    assert_eq!(t.run_args(&["JSON.GET", "d"]), format!("${}\r\n{left}\r\n", left.len()).into_bytes());
+}

@@ -251,8 +251,10 @@ fn merge(ctx: &mut Context<'_>) -> Outcome {
         return Ok(());
     };
     let (patch, path) = (patch.map_err(fault)?, argument.path()?);
+    let lost = Lost::merged(&json.0, &path, &patch);
     let is_merged = ops::merge(&mut json.0, &path, &patch).map_err(fault)?;
     drop(json);
+    lost.free(ctx.keys);
     if is_merged {
         ctx.keys.changed(&key, EventClass::MODULE, "json.merge");
     }

@@ -172,6 +172,13 @@ pub fn arr_pop(document: &mut Document, path: &Path, index: i64) -> Result<Answe
     })
 }
 
+/// The elements of an array of this length that JSON.ARRTRIM leaves. Negative indexes count from the end.
+pub fn kept_range(length: usize, start: i64, stop: i64) -> std::ops::Range<usize> {
+    let is_behind = usize::try_from(start).is_ok_and(|start| start >= length);
+    let (first, last) = (clamp(start, length), clamp(stop, length));
+    if length == 0 || is_behind || first > last { 0..0 } else { first..last + 1 }
+}
+
 /// JSON.ARRTRIM to the elements from `start` to `stop`, both included; the lengths. Negative ones count from
 /// the end; a `start` behind the end or behind `stop` leaves nothing.
 ///
@@ -181,9 +188,7 @@ pub fn arr_trim(document: &mut Document, path: &Path, start: i64, stop: i64) -> 
     update_inner_first(document, path, |document, place| {
         let array = array_at(document, path, place)?;
         let length = array.len();
-        let is_behind = usize::try_from(start).is_ok_and(|start| start >= length);
-        let (first, last) = (clamp(start, length), clamp(stop, length));
-        let range = if length == 0 || is_behind || first > last { 0..0 } else { first..last + 1 };
+        let range = kept_range(length, start, stop);
         let bytes: isize = match array {
             Array::Values(values) => {
                 let dropped = values.iter().enumerate().filter(|(at, _)| !range.contains(at));
