@@ -20,6 +20,9 @@ use crate::text::{Analyser, Rules};
 /// MULTI_TEXT_SLOP).
 const BETWEEN_VALUES: u32 = 100;
 
+/// The weight of a word's stem, as a part of the word's.
+const STEM_WEIGHT: f64 = 0.2;
+
 /// A field's value in a document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
@@ -211,11 +214,12 @@ impl Reader<'_> {
     fn one_text(&mut self, text: &Text, bytes: &[u8]) {
         let rules = Rules { language: self.language, stopwords: self.stopwords, stems: !text.no_stem };
         let weight = (text.weight.round() as u32).max(1);
+        let stem_weight = ((text.weight * STEM_WEIGHT).round() as u32).max(1);
         let (terms, field) = (&mut self.content.terms, self.text_field);
         let count = self.analyser.analyse(bytes, rules, self.position, |token| {
             terms.add(token.term, field, token.position, weight, true);
             if let Some(stem) = token.stem {
-                terms.add(stem, field, token.position, weight, false);
+                terms.add(stem, field, token.position, stem_weight, false);
             }
         });
         self.position = self.position.saturating_add(count);

@@ -7,6 +7,7 @@
 
 mod best;
 mod evaluation;
+mod expand;
 mod gather;
 mod near;
 mod node;

@@ -55,7 +55,7 @@ fn weights_round_and_positions_go_on_from_field_to_field() {
     let definition = definition("i SCHEMA t TEXT WEIGHT 2.7 b TEXT WEIGHT 0.5");
     assert_eq!(
         analysed(&definition, &[("t", text("hello worlds")), ("b", text("the hello"))]),
-        "hello 3×4 [1, 3]\nworlds 1×3 [2]\n+world 1×3 [2]\n"
+        "hello 3×4 [1, 3]\nworlds 1×3 [2]\n+world 1×1 [2]\n"
     );
 }
 

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::expand::Walk;
 use super::plan::{Plan, Prepared};
 use super::planner::Planned;
 use super::run::Run;
@@ -55,6 +56,8 @@ enum Stage {
     Range(usize),
     /// The names of the plan are counted in a partition.
     Count(usize),
+    /// The names that patterns stand for are looked for.
+    Expand,
     /// The plan runs through a partition.
     Run(usize),
     /// The nearest vectors among the documents that were found are looked for.
@@ -74,6 +77,7 @@ pub struct Evaluation {
     scores: Option<Scores>,
     statistics: Statistics,
     stage: Stage,
+    walk: Walk,
     run: Option<Run>,
     /// The documents among which the nearest are looked for, by partition; empty if all are.
     among: Vec<Vec<Bits>>,
@@ -98,6 +102,7 @@ impl Evaluation {
             nearest: planned.nearest,
             scores,
             stage: Stage::Range(0),
+            walk: Walk::new(),
             run: None,
             among: Vec::new(),
             index,
@@ -114,6 +119,7 @@ impl Evaluation {
         self.stage = match self.stage {
             Stage::Range(number) => self.look_for_range(number),
             Stage::Count(partition) => self.count(partition),
+            Stage::Expand => self.expand(),
             Stage::Run(partition) => self.go_on(partition, each),
             Stage::Nearest => self.look_for_nearest(each),
             Stage::Done => Stage::Done,
@@ -146,12 +152,22 @@ impl Evaluation {
 
     fn count(&mut self, partition: usize) -> Stage {
         let (index, plan) = (Arc::clone(&self.index), Arc::clone(&self.plan));
-        let Some(locked) = index.partition(partition) else {
-            let needs_no_filter = self.nearest.is_some() && matches!(*plan, Plan::All);
-            return if needs_no_filter { Stage::Nearest } else { Stage::Run(0) };
-        };
+        let Some(locked) = index.partition(partition) else { return Stage::Expand };
         self.prepared_mut().add(&plan, &locked);
         Stage::Count(partition + 1)
+    }
+
+    fn expand(&mut self) -> Stage {
+        let (index, plan) = (Arc::clone(&self.index), Arc::clone(&self.plan));
+        let mut walk = std::mem::replace(&mut self.walk, Walk::new());
+        let locked = index.partition(walk.partition());
+        let is_done = walk.step(&plan, locked.as_deref(), self.prepared_mut(), NAMES);
+        self.walk = walk;
+        match is_done {
+            false => Stage::Expand,
+            true if self.nearest.is_some() && matches!(*plan, Plan::All) => Stage::Nearest,
+            true => Stage::Run(0),
+        }
     }
 
     /// One window of a partition.
@@ -165,9 +181,6 @@ impl Evaluation {
             let (plan, prepared) = (Arc::clone(&self.plan), Arc::clone(&self.prepared));
             Run::new(plan, prepared, &partition, number, wants_scores)
         });
-        if !run.expand(&partition, NAMES) {
-            return Stage::Run(number);
-        }
         let Some(found) = run.window(&partition) else {
             self.run = None;
             return Stage::Run(number + 1);

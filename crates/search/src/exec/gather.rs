@@ -123,6 +123,7 @@ impl<'p> Gathered<'p> {
             let first = here.map(|one| of(one, weight)).next();
             return first.unwrap_or(Found::Other { weight, frequency: 0 });
         }
-        Found::Many { weight, parts: here.map(|one| of(one, 1.0)).collect(), is_union: true }
+        // As in RediSearch, the first name alone counts.
+        Found::Many { weight, parts: here.take(1).map(|one| of(one, 1.0)).collect(), is_union: true }
     }
 }

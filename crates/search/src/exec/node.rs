@@ -9,7 +9,6 @@ use crate::index::dictionary::Dictionary;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
-use crate::query::pattern::TermPattern;
 
 /// A node with its documents of the current window.
 #[derive(Debug)]
@@ -32,8 +31,6 @@ pub(super) enum Kind {
         is_single: bool,
         /// Its place among the leaves.
         leaf: usize,
-        /// The rest of its expansion.
-        pending: Option<Pending>,
     },
     /// Numbers or points; the ids, if they are few.
     Column {
@@ -57,16 +54,6 @@ pub(super) enum Kind {
         children: Vec<Node>,
         weight: f64,
     },
-}
-
-/// Names that a pattern may still stand for.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub pattern: TermPattern,
-    /// The name at which the expansion goes on.
-    pub from: Vec<u8>,
-    /// How many more names it may take.
-    pub left: usize,
 }
 
 /// The documents of one name.

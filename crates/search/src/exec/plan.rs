@@ -1,6 +1,6 @@
 //! A query without a partition: names of terms, ranges, and how they are joined.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use martlet_types::geo::Area;
 
@@ -109,6 +109,8 @@ pub type Children = Vec<Plan>;
 /// Names that a pattern stands for.
 #[derive(Clone, Debug)]
 pub struct Expansion {
+    /// Its number among those of the plan, from 0 on.
+    pub number: usize,
     /// The pattern.
     pub pattern: TermPattern,
     /// How many names are taken at most, in their order.
@@ -136,11 +138,26 @@ pub struct Prepared {
     pub(super) terms: HashMap<Box<[u8]>, u64>,
     /// The number of documents of each tag, by field.
     pub(super) tags: HashMap<(usize, Box<[u8]>), u64>,
+    /// The names of each [`Expansion`] with the number of their documents.
+    pub(super) expansions: Vec<BTreeMap<Box<[u8]>, u64>>,
     /// The vectors of each [`Plan::Near`], by partition and id.
     pub(super) near: Vec<HashMap<(usize, DocId), f32>>,
 }
 
 impl Plan {
+    /// Adds the expansions of the plan, each with the field of its tags; terms have none.
+    pub fn expansions<'p>(&'p self, found: &mut Vec<(Option<usize>, &'p Expansion)>) {
+        match self {
+            Plan::Terms { which, .. } => found.push((None, which)),
+            Plan::Tags { field, which, .. } => found.push((Some(*field), which)),
+            Plan::Not(child) | Plan::Optional(child) => child.expansions(found),
+            Plan::And { children, .. } | Plan::Or { children, .. } => {
+                children.iter().for_each(|child| child.expansions(found));
+            }
+            _ => {}
+        }
+    }
+
     /// Whether the query has terms. Without them scores differ by the documents alone.
     pub fn has_terms(&self) -> bool {
         match self {

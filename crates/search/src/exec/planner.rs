@@ -46,12 +46,13 @@ pub struct Planner<'a> {
     slop: Option<u32>,
     in_order: bool,
     ranges: Vec<VectorQuery>,
+    expansions: usize,
 }
 
 impl Planner<'_> {
     /// A planner with a query's SLOP and INORDER.
     pub fn new(definition: &Definition, bounds: Bounds, slop: Option<u32>, in_order: bool) -> Planner<'_> {
-        Planner { definition, bounds, slop, in_order, ranges: Vec::new() }
+        Planner { definition, bounds, slop, in_order, ranges: Vec::new(), expansions: 0 }
     }
 
     /// The plan of a query.
@@ -133,9 +134,9 @@ impl Planner<'_> {
         Ok(Plan::Points { field, area: Box::new(Area::new(centre, shape, unit)), weight })
     }
 
-    fn tags(&self, tag: &Tag, weight: f64) -> Result<Plan, Error> {
+    fn tags(&mut self, tag: &Tag, weight: f64) -> Result<Plan, Error> {
         let field = self.field(&tag.field, |kind| matches!(kind, FieldKind::Tag(_)))?;
-        let one = |node: &Node| match &node.kind {
+        let mut one = |node: &Node| match &node.kind {
             Kind::Term(term) => Plan::Tag { field, name: term.text.clone(), weight: 1.0 },
             // Words with spaces between them are one tag.
             Kind::Intersect(Intersect { children, .. }) => {
@@ -153,7 +154,7 @@ impl Planner<'_> {
                 None => Plan::Nothing,
             },
         };
-        let mut children: Vec<Plan> = tag.children.iter().map(one).collect();
+        let mut children: Vec<Plan> = tag.children.iter().map(&mut one).collect();
         Ok(match children.len() {
             1 => children.remove(0),
             _ => Plan::Or { children, weight },
@@ -161,7 +162,7 @@ impl Planner<'_> {
     }
 
     /// The names that a part of a name stands for; `None` if the part is too short.
-    fn expansion(&self, kind: &Kind, folds_case: bool) -> Option<Expansion> {
+    fn expansion(&mut self, kind: &Kind, folds_case: bool) -> Option<Expansion> {
         let folded = |text: &[u8]| if folds_case { text.to_ascii_lowercase() } else { text.to_vec() };
         let pattern = match kind {
             Kind::Affix(affix) if affix.text.len() < self.bounds.prefix_min => return None,
@@ -174,6 +175,7 @@ impl Planner<'_> {
             }
             _ => return None,
         };
-        Some(Expansion { pattern, max: self.bounds.expansions_max })
+        self.expansions += 1;
+        Some(Expansion { number: self.expansions - 1, pattern, max: self.bounds.expansions_max })
     }
 }

@@ -1,10 +1,13 @@
 //! A plan bound to a partition: the documents that it finds, a window at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+#[cfg(test)]
+use super::expand::Walk;
 use super::gather::Gathered;
 use super::near::is_near;
-use super::node::{Kind, List, Node, Pending, Where, layout_of, names_of};
+use super::node::{Kind, List, Node, Where, layout_of, names_of};
 use super::plan::{Expansion, Order, Plan, Prepared};
 use super::score::{Explanation, Scoring, Subject, score};
 use crate::index::DocId;
@@ -13,7 +16,6 @@ use crate::index::dictionary::Dictionary;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
-use crate::query::pattern::{Step, successor};
 
 /// A range or area in which there are at most this many times fewer documents than in a partition is looked
 /// up in order; a wider one is looked for in the column.
@@ -54,6 +56,24 @@ impl Prepared {
             }
             _ => {}
         }
+    }
+
+    /// The names of an expansion.
+    pub(super) fn expansion_mut(&mut self, number: usize) -> &mut BTreeMap<Box<[u8]>, u64> {
+        if self.expansions.len() <= number {
+            self.expansions.resize_with(number + 1, BTreeMap::new);
+        }
+        &mut self.expansions[number]
+    }
+
+    /// Looks at all partitions at once: their names are counted, and expansions made.
+    #[cfg(test)]
+    pub(crate) fn of_all(plan: &Plan, partitions: &[&Partition]) -> Prepared {
+        let mut prepared = Prepared::default();
+        partitions.iter().for_each(|partition| prepared.add(plan, partition));
+        let mut walk = Walk::new();
+        while !walk.step(plan, partitions.get(walk.partition()).copied(), &mut prepared, 3) {}
+        prepared
     }
 
     fn get(&self, field: Option<usize>, name: &[u8]) -> u64 {
@@ -105,16 +125,6 @@ impl Run {
         self.removals = partition.removals();
     }
 
-    /// Looks at up to `budget` names of the dictionaries for patterns. Returns whether it is done with that;
-    /// windows may be asked for then.
-    pub fn expand(&mut self, partition: &Partition, budget: usize) -> bool {
-        if self.removals != partition.removals() {
-            self.bind(partition);
-        }
-        let mut budget = budget.max(1);
-        expand(&mut self.root, partition, &self.prepared, &mut budget)
-    }
-
     /// How many documents it may find at most.
     pub fn estimate(&self, partition: &Partition) -> usize {
         estimate(&self.root, partition)
@@ -124,7 +134,6 @@ impl Run {
     pub fn window(&mut self, partition: &Partition) -> Option<Bits> {
         if self.removals != partition.removals() {
             self.bind(partition);
-            while !self.expand(partition, usize::MAX) {}
         }
         if self.next >= self.end {
             return None;
@@ -263,14 +272,22 @@ impl Binder<'_> {
         });
         let leaf = self.leaf();
         let lists = lists.into_iter().collect();
-        Kind::Lists { field, lists, mask, weight, is_single: true, leaf, pending: None }
+        Kind::Lists { field, lists, mask, weight, is_single: true, leaf }
     }
 
     fn names(&mut self, field: Option<usize>, which: &Expansion, mask: u128, weight: f64) -> Kind {
-        let from = which.pattern.prefix().to_vec();
-        let pending = Some(Pending { pattern: which.pattern.clone(), from, left: which.max });
+        let known = self.prepared.expansions.get(which.number);
+        if known.is_none_or(BTreeMap::is_empty) {
+            return Kind::Nothing;
+        }
+        let names = names_of(self.partition, field);
+        let list = |(name, &documents): (&Box<[u8]>, &u64)| {
+            let number = names?.number(name)?;
+            Some(List { number, documents })
+        };
+        let lists = known.into_iter().flatten().filter_map(list).collect();
         let leaf = self.leaf();
-        Kind::Lists { field, lists: Vec::new(), mask, weight, is_single: false, leaf, pending }
+        Kind::Lists { field, lists, mask, weight, is_single: false, leaf }
     }
 
     fn column(&mut self, field: usize, what: Where, ranges: Vec<Range>, weight: f64) -> Kind {
@@ -290,70 +307,11 @@ impl Binder<'_> {
     }
 }
 
-fn expand(node: &mut Node, partition: &Partition, prepared: &Prepared, budget: &mut usize) -> bool {
-    let below = match &mut node.kind {
-        Kind::Lists { field, lists, pending, .. } => {
-            let Some(mut rest) = pending.take() else { return true };
-            let Some(names) = names_of(partition, *field) else { return true };
-            *pending = expand_names(names, &mut rest, *field, lists, prepared, budget).then_some(rest);
-            return pending.is_none();
-        }
-        Kind::Not(child) | Kind::Optional(child) => std::slice::from_mut(&mut **child),
-        Kind::And { children, .. } | Kind::Or { children, .. } => children,
-        _ => return true,
-    };
-    below.iter_mut().all(|child| expand(child, partition, prepared, budget))
-}
-
-/// Goes on with an expansion; whether it has a rest.
-fn expand_names(
-    names: &Dictionary<Postings>,
-    rest: &mut Pending,
-    field: Option<usize>,
-    lists: &mut Vec<List>,
-    prepared: &Prepared,
-    budget: &mut usize,
-) -> bool {
-    let prefix = rest.pattern.prefix().to_vec();
-    loop {
-        let from = std::mem::take(&mut rest.from);
-        let mut skipped = None;
-        for (name, number) in names.from(&from).take_while(|(name, _)| name.starts_with(&prefix)) {
-            if rest.left == 0 {
-                return false;
-            }
-            if *budget == 0 {
-                rest.from = name.to_vec();
-                return true;
-            }
-            *budget -= 1;
-            match rest.pattern.step(name) {
-                Step::Match => {
-                    if let Some((_, postings)) = names.at(number) {
-                        lists.push(List { number, documents: prepared.of(field, name, postings) });
-                        rest.left -= 1;
-                    }
-                }
-                Step::Pass => {}
-                Step::Skip(length) => {
-                    skipped = name.get(..length).map(<[u8]>::to_vec);
-                    break;
-                }
-            }
-        }
-        match skipped {
-            Some(beginning) if successor(&beginning, &mut rest.from) => {}
-            _ => return false,
-        }
-    }
-}
-
 fn estimate(node: &Node, partition: &Partition) -> usize {
     let all = partition.documents().len();
     match &node.kind {
         Kind::All | Kind::Not(_) | Kind::Optional(_) => all,
         Kind::Nothing => 0,
-        Kind::Lists { pending: Some(_), .. } => all,
         Kind::Lists { field, lists, .. } => {
             let names = names_of(partition, *field);
             let count =

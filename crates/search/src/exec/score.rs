@@ -137,7 +137,7 @@ impl Found<'_> {
 
 /// BM25's constants.
 const B: f64 = 0.5;
-const K1: f64 = 1.2;
+const K1: f64 = 1.2f32 as f64;
 
 /// The score of a document, and how it came about, if `explain` is there.
 pub(super) fn score(
@@ -257,7 +257,7 @@ fn bm25(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut Exp
             0.0
         }
         Found::Other { weight, frequency } => {
-            let score = weight * f64::from(*frequency);
+            let score = weight * one(1.0, *frequency);
             note(explain, || format!("({score:.2} = Weight {weight:.2} * Frequency {frequency})"));
             score
         }
@@ -292,14 +292,9 @@ fn bm25_std(
             note(explain, || format!("(Weight {weight:.2} * children BM25 {sum:.2})"));
             weight * sum
         }
-        Found::Other { frequency: 0, .. } => {
+        Found::Other { .. } => {
             note(explain, || "Frequency 0 -> value 0".to_owned());
             0.0
-        }
-        Found::Other { weight, frequency } => {
-            let score = weight * f64::from(*frequency);
-            note(explain, || format!("({score:.2} = Weight {weight:.2} * Frequency {frequency})"));
-            score
         }
     }
 }

@@ -18,7 +18,8 @@ impl Statistics {
 
     /// The one of BM25STD.
     pub fn bm25_idf(&self, frequency: u64) -> f64 {
-        let (total, with) = (self.documents as f64, frequency as f64);
-        (1.0 + (total - with + 0.5) / (with + 0.5)).max(1.0).ln()
+        // RediSearch computes the ratio in single precision.
+        let (total, with) = (self.documents as f32, frequency as f32);
+        f64::from((1.0 + (total - with + 0.5) / (with + 0.5)).max(1.0)).ln()
     }
 }

@@ -24,7 +24,7 @@ fn expansion(random: &mut Random) -> Expansion {
         3 => TermPattern::Wildcard(Wildcard::new(b"?o*")),
         _ => TermPattern::Fuzzy(Box::new(Fuzzy::new(b"cog", 1))),
     };
-    Expansion { pattern, max: 200 }
+    Expansion { number: 0, pattern, max: 200 }
 }
 
 fn plan(random: &mut Random, depth: u64) -> Plan {
@@ -62,6 +62,21 @@ fn plan(random: &mut Random, depth: u64) -> Plan {
             let order = Order { slop, in_order: random.below(2) == 0 };
             Plan::And { children, order: Some(order), weight: 1.0 }
         }
+    }
+}
+
+/// Numbers the expansions.
+fn number(plan: &mut Plan, next: &mut usize) {
+    match plan {
+        Plan::Terms { which, .. } | Plan::Tags { which, .. } => {
+            which.number = *next;
+            *next += 1;
+        }
+        Plan::Not(child) | Plan::Optional(child) => number(child, next),
+        Plan::And { children, .. } | Plan::Or { children, .. } => {
+            children.iter_mut().for_each(|child| number(child, next));
+        }
+        _ => {}
     }
 }
 
@@ -121,12 +136,12 @@ fn a_run_finds_what_looking_at_each_document_finds() {
         models.insert(key, model);
     }
     for round in 0..600 {
-        let plan = Arc::new(plan(&mut random, 3));
-        let mut prepared = Prepared::default();
-        prepared.add(&plan, &partition);
+        let mut plan = plan(&mut random, 3);
+        number(&mut plan, &mut 0);
+        let plan = Arc::new(plan);
+        let prepared = Prepared::of_all(&plan, &[&partition]);
         let scores = round % 2 == 0;
         let mut run = Run::new(plan.clone(), Arc::new(prepared), &partition, 0, scores);
-        while !run.expand(&partition, 2) {}
         let (mut found, mut scored) = (BTreeSet::new(), 0);
         while let Some(window) = run.window(&partition) {
             let key = |id| String::from_utf8(partition.documents().get(id).unwrap().key.to_vec()).unwrap();
@@ -173,10 +188,8 @@ fn scores_are_those_of_redisearch() {
     let up_to_two = Range { min: Bound::Included(1.0), max: Bound::Included(2.0) };
     let scores = |plan: Plan| {
         let plan = Arc::new(plan);
-        let mut prepared = Prepared::default();
-        prepared.add(&plan, &partition);
+        let prepared = Prepared::of_all(&plan, &[&partition]);
         let mut run = Run::new(plan, Arc::new(prepared), &partition, 0, true);
-        while !run.expand(&partition, 100) {}
         let window = run.window(&partition).unwrap();
         let statistics = Statistics { documents: 3, average_length: 8.0 / 3.0 };
         let mut scores = Vec::new();
