@@ -28,8 +28,8 @@ impl Walk {
         self.partition
     }
 
-    /// Goes on in that partition, if there is one: looks at up to `budget` names. Returns whether all expansions
-    /// are known.
+    /// Goes on in that partition, if there is one: looks at up to `budget` names. Returns whether all
+    /// expansions are known.
     pub(super) fn step(
         &mut self,
         plan: &Plan,

@@ -1,6 +1,6 @@
 //! A query without a partition: names of terms, ranges, and how they are joined.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use martlet_types::geo::Area;
 
@@ -153,6 +153,19 @@ impl Plan {
             Plan::Not(child) | Plan::Optional(child) => child.expansions(found),
             Plan::And { children, .. } | Plan::Or { children, .. } => {
                 children.iter().for_each(|child| child.expansions(found));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the names of the plan: terms, and tags with their fields.
+    pub(super) fn names<'p>(&'p self, found: &mut HashSet<(Option<usize>, &'p [u8])>) {
+        match self {
+            Plan::Term { name, .. } => drop(found.insert((None, name))),
+            Plan::Tag { field, name, .. } => drop(found.insert((Some(*field), name))),
+            Plan::Not(child) | Plan::Optional(child) => child.names(found),
+            Plan::And { children, .. } | Plan::Or { children, .. } => {
+                children.iter().for_each(|child| child.names(found));
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! A plan bound to a partition: the documents that it finds, a window at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -12,7 +12,6 @@ use super::plan::{Expansion, Order, Plan, Prepared};
 use super::score::{Explanation, Scoring, Subject, score};
 use crate::index::DocId;
 use crate::index::bits::{Bits, WINDOW};
-use crate::index::dictionary::Dictionary;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
@@ -38,23 +37,18 @@ pub struct Run {
 }
 
 impl Prepared {
-    /// Adds what `plan` asks of a partition. To be called for every partition before the first run is made.
+    /// Adds what `plan` asks of a partition. To be called once for every partition before the first run is
+    /// made.
     pub fn add(&mut self, plan: &Plan, partition: &Partition) {
-        let count = |names: Option<&Dictionary<Postings>>, name: &[u8]| {
-            names.and_then(|names| names.get(name)).map_or(0, |postings| postings.len() as u64)
-        };
-        match plan {
-            Plan::Term { name, .. } => {
-                *self.terms.entry(name.clone()).or_default() += count(Some(partition.terms()), name);
-            }
-            Plan::Tag { field, name, .. } => {
-                *self.tags.entry((*field, name.clone())).or_default() += count(partition.tags(*field), name);
-            }
-            Plan::Not(child) | Plan::Optional(child) => self.add(child, partition),
-            Plan::And { children, .. } | Plan::Or { children, .. } => {
-                children.iter().for_each(|child| self.add(child, partition));
-            }
-            _ => {}
+        let mut names = HashSet::new();
+        plan.names(&mut names);
+        for (field, name) in names {
+            let postings = names_of(partition, field).and_then(|names| names.get(name));
+            let count = postings.map_or(0, |postings| postings.len() as u64);
+            *match field {
+                None => self.terms.entry(name.into()).or_default(),
+                Some(field) => self.tags.entry((field, name.into())).or_default(),
+            } += count;
         }
     }
 
@@ -259,8 +253,8 @@ impl Binder<'_> {
         self.leaves - 1
     }
 
-    /// A name without documents in the whole index becomes [`Kind::Nothing`], so that unions and intersections
-    /// with it have the same form in every partition.
+    /// A name without documents in the whole index becomes [`Kind::Nothing`], so that unions and
+    /// intersections with it have the same form in every partition.
     fn name(&mut self, field: Option<usize>, name: &[u8], mask: u128, weight: f64) -> Kind {
         if !self.prepared.knows(field, name) {
             return Kind::Nothing;
@@ -281,11 +275,12 @@ impl Binder<'_> {
             return Kind::Nothing;
         }
         let names = names_of(self.partition, field);
-        let list = |(name, &documents): (&Box<[u8]>, &u64)| {
+        let known = known.into_iter().flatten();
+        let lists = known.filter_map(|(name, &documents)| {
             let number = names?.number(name)?;
             Some(List { number, documents })
-        };
-        let lists = known.into_iter().flatten().filter_map(list).collect();
+        });
+        let lists = lists.collect();
         let leaf = self.leaf();
         Kind::Lists { field, lists, mask, weight, is_single: false, leaf }
     }

@@ -159,15 +159,14 @@ pub(super) fn score(
                 return 0.0;
             }
             let terms = tf_idf(statistics, found, part(&mut explain));
-            // Documents without text count as one term.
-            let norm = norm.max(1);
             let distance = found.distance();
             note(explain, || {
                 format!(
                     "Final TFIDF : words TFIDF {terms:.2} * document score {own:.2} / norm {norm} / slop {distance}"
                 )
             });
-            terms * own / f64::from(norm) / f64::from(distance)
+            // Nothing of nothing is not a number in RediSearch, and stands anywhere.
+            if terms == 0.0 { 0.0 } else { terms * own / f64::from(norm) / f64::from(distance) }
         }
         Scorer::Bm25 => {
             let terms = bm25(statistics, found, part(&mut explain));
