@@ -5,7 +5,6 @@
 
 use crate::schema::Language;
 use martlet_base::hash::hash_bytes;
-use snowball_stemmers_rs::{Algorithm, Stemmer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The byte before a stem.
@@ -19,49 +18,65 @@ const SLOTS: usize = 4096;
 /// Bytes of a slot for a word and its stem.
 const SLOT_BYTES: usize = 61;
 
-/// The algorithm of a language; none for Chinese, whose words do not change.
-fn algorithm(language: Language) -> Option<Algorithm> {
+/// A stemmer of one of the two crates. They differ where Snowball's algorithms have changed.
+enum Stemmer {
+    /// As RediSearch 2.10 has them.
+    Earlier(rust_stemmers::Algorithm),
+    /// Languages that the other crate lacks, or of which nothing has changed since.
+    Later(snowball_stemmers_rs::Algorithm),
+}
+
+/// The stemmer of a language for a word. `None` for Chinese, whose words do not change.
+fn stemmer(language: Language, word: &str) -> Option<Stemmer> {
+    use rust_stemmers::Algorithm as Earlier;
+    use snowball_stemmers_rs::Algorithm as Later;
     Some(match language {
-        Language::Arabic => Algorithm::Arabic,
-        Language::Armenian => Algorithm::Armenian,
-        Language::Basque => Algorithm::Basque,
-        Language::Catalan => Algorithm::Catalan,
-        Language::Danish => Algorithm::Danish,
-        Language::Dutch => Algorithm::DutchPorter,
-        Language::English => Algorithm::English,
-        Language::Finnish => Algorithm::Finnish,
-        Language::French => Algorithm::French,
-        Language::German => Algorithm::German,
-        Language::Greek => Algorithm::Greek,
-        Language::Hindi => Algorithm::Hindi,
-        Language::Hungarian => Algorithm::Hungarian,
-        Language::Indonesian => Algorithm::Indonesian,
-        Language::Irish => Algorithm::Irish,
-        Language::Italian => Algorithm::Italian,
-        Language::Lithuanian => Algorithm::Lithuanian,
-        Language::Nepali => Algorithm::Nepali,
-        Language::Norwegian => Algorithm::Norwegian,
-        Language::Portuguese => Algorithm::Portuguese,
-        Language::Romanian => Algorithm::Romanian,
-        Language::Russian => Algorithm::Russian,
-        Language::Serbian => Algorithm::Serbian,
-        Language::Spanish => Algorithm::Spanish,
-        Language::Swedish => Algorithm::Swedish,
-        Language::Tamil => Algorithm::Tamil,
-        Language::Turkish => Algorithm::Turkish,
-        Language::Yiddish => Algorithm::Yiddish,
+        Language::English => Stemmer::Earlier(Earlier::English),
+        // Of French, the earlier crate lacks the rule for letters with a diaeresis only.
+        Language::French if word.contains(['ë', 'ï']) => Stemmer::Later(Later::French),
+        Language::French => Stemmer::Earlier(Earlier::French),
+        Language::German => Stemmer::Earlier(Earlier::German),
+        Language::Norwegian => Stemmer::Earlier(Earlier::Norwegian),
+        Language::Romanian => Stemmer::Earlier(Earlier::Romanian),
+        Language::Spanish => Stemmer::Earlier(Earlier::Spanish),
+        Language::Swedish => Stemmer::Earlier(Earlier::Swedish),
+        Language::Arabic => Stemmer::Later(Later::Arabic),
+        Language::Armenian => Stemmer::Later(Later::Armenian),
+        Language::Basque => Stemmer::Later(Later::Basque),
+        Language::Catalan => Stemmer::Later(Later::Catalan),
+        Language::Danish => Stemmer::Later(Later::Danish),
+        Language::Dutch => Stemmer::Later(Later::DutchPorter),
+        Language::Finnish => Stemmer::Later(Later::Finnish),
+        Language::Greek => Stemmer::Later(Later::Greek),
+        Language::Hindi => Stemmer::Later(Later::Hindi),
+        Language::Hungarian => Stemmer::Later(Later::Hungarian),
+        Language::Indonesian => Stemmer::Later(Later::Indonesian),
+        Language::Irish => Stemmer::Later(Later::Irish),
+        Language::Italian => Stemmer::Later(Later::Italian),
+        Language::Lithuanian => Stemmer::Later(Later::Lithuanian),
+        Language::Nepali => Stemmer::Later(Later::Nepali),
+        Language::Portuguese => Stemmer::Later(Later::Portuguese),
+        Language::Russian => Stemmer::Later(Later::Russian),
+        Language::Serbian => Stemmer::Later(Later::Serbian),
+        Language::Tamil => Stemmer::Later(Later::Tamil),
+        Language::Turkish => Stemmer::Later(Later::Turkish),
+        Language::Yiddish => Stemmer::Later(Later::Yiddish),
         Language::Chinese => return None,
     })
 }
 
-/// What Snowball makes of a normalised word, without a prefix. `None`: the language has no stemmer, or the
-/// word is no UTF-8.
+/// Snowball's stem of a normalised word, without a prefix. `None`: the language has no stemmer, or the word is no
+/// UTF-8.
 pub fn stem_of(language: Language, word: &[u8]) -> Option<Vec<u8>> {
-    let algorithm = algorithm(language)?;
     let text = std::str::from_utf8(word).ok().filter(|text| text.len() <= STEM_MAX_BYTES)?;
-    // The algorithms are generated code over slices of text that comes from clients: after a panic in them
-    // the word has no stem.
-    catch_unwind(AssertUnwindSafe(|| Stemmer::create(algorithm).stem(text).into_owned().into_bytes())).ok()
+    let stemmer = stemmer(language, text)?;
+    // The algorithms are generated code over slices of text that comes from clients: after a panic in them the
+    // word has no stem.
+    let stem = catch_unwind(AssertUnwindSafe(|| match stemmer {
+        Stemmer::Earlier(algorithm) => rust_stemmers::Stemmer::create(algorithm).stem(text).into_owned(),
+        Stemmer::Later(algorithm) => snowball_stemmers_rs::Stemmer::create(algorithm).stem(text).into_owned(),
+    }));
+    stem.ok().map(String::into_bytes)
 }
 
 /// One word and its stem.
