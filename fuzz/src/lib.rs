@@ -16,6 +16,8 @@ pub mod reply_decoder;
 pub mod request_parser;
 pub mod script_calls;
 pub mod script_libraries;
+pub mod search_query;
+pub mod search_text;
 pub mod seeds;
 pub mod series_chunk;
 pub mod series_filter;
@@ -43,6 +45,8 @@ pub const TARGETS: &[Target] = &[
     ("rdb_packed", rdb_packed::check, rdb_packed::seeds),
     ("rdb_payload", rdb_payload::check, seeds::payloads),
     ("module_payloads", module_payloads::check, seeds::module_payloads),
+    ("search_query", search_query::check, search_query::seeds),
+    ("search_text", search_text::check, search_text::seeds),
     ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),

@@ -146,4 +146,11 @@ fn series_saved() {
 #[test]
 fn module_payloads() {
     replay("module_payloads");
+fn search_query() {
+    replay("search_query");
+}
+
+#[test]
+fn search_text() {
+    replay("search_text");
 }

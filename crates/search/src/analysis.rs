@@ -212,7 +212,12 @@ impl Reader<'_> {
     }
 
     fn one_text(&mut self, text: &Text, bytes: &[u8]) {
-        let rules = Rules { language: self.language, stopwords: self.stopwords, stems: !text.no_stem };
+        let rules = Rules {
+            language: self.language,
+            stopwords: self.stopwords,
+            stems: !text.no_stem,
+            sounds: text.phonetic.is_some(),
+        };
         let weight = (text.weight.round() as u32).max(1);
         let stem_weight = ((text.weight * STEM_WEIGHT).round() as u32).max(1);
         let (terms, field) = (&mut self.content.terms, self.text_field);
@@ -220,6 +225,9 @@ impl Reader<'_> {
             terms.add(token.term, field, token.position, weight, true);
             if let Some(stem) = token.stem {
                 terms.add(stem, field, token.position, stem_weight, false);
+            }
+            if let Some(sound) = token.sound {
+                terms.add(sound, field, token.position, weight, false);
             }
         });
         self.position = self.position.saturating_add(count);

@@ -1,5 +1,5 @@
-//! Sounds beside RediSearch: `fixtures/sounds.txt` has words and the codes that FT.EXPLAIN of RediSearch 2.10.5
-//! showed. `MARTLET_SEARCH_SOUNDS=FILE` compares another file of that form as well.
+//! Sounds beside RediSearch: `fixtures/sounds.txt` has words and the codes that FT.EXPLAIN of RediSearch
+//! 2.10.5 showed. `MARTLET_SEARCH_SOUNDS=FILE` compares another file of that form as well.
 
 use martlet_search::text::phonetic::code_of;
 

@@ -1,5 +1,5 @@
-//! Stems beside RediSearch: `fixtures/stems.txt` has languages, words and the stems that FT.EXPLAIN of RediSearch
-//! 2.10.5 showed. `MARTLET_SEARCH_STEMS=FILE` compares another file of that form as well.
+//! Stems beside RediSearch: `fixtures/stems.txt` has languages, words and the stems that FT.EXPLAIN of
+//! RediSearch 2.10.5 showed. `MARTLET_SEARCH_STEMS=FILE` compares another file of that form as well.
 
 use martlet_search::schema::Language;
 use martlet_search::text::stem::stem_of;

@@ -6,6 +6,7 @@ use super::Options;
 use super::ast::{ALL_FIELDS, FieldMask, Intersect, Kind, Node, Term};
 use crate::Error;
 use crate::schema::{FieldKind, Language};
+use crate::text::chinese;
 use crate::text::stem::{STEM_PREFIX, stem_of};
 
 /// The synonyms of an index.
@@ -56,6 +57,16 @@ fn expand_node(node: &mut Node, expander: Expander, options: &Options<'_>) -> Re
         return Ok(());
     }
     match &mut node.kind {
+        // A token of Chinese is the phrase of its words, as in the index.
+        Kind::Term(term)
+            if options.language == Language::Chinese && chinese::words(&term.text).count() > 1 =>
+        {
+            let words = chinese::words(&term.text).map(|(_, word)| {
+                let term = Term { text: word.into(), expanded: true };
+                Node { fields: node.fields, ..Node::new(Kind::Term(term)) }
+            });
+            node.kind = Kind::Intersect(Intersect { children: words.collect(), exact: true });
+        }
         Kind::Term(term) if !term.text.is_empty() => {
             let text = std::mem::take(&mut term.text);
             let added = expansions(node, &text, expander, options)?;

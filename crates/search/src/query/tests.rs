@@ -179,3 +179,13 @@ fn terms_are_expanded_in_their_language() {
     assert_eq!(expanded(Language::English, b"-running"), 1);
     assert_eq!(expanded(Language::English, b"12"), 0);
 }
+
+#[test]
+fn a_token_of_chinese_is_a_phrase() {
+    let node = parsed("@t:中华".as_bytes(), |options| {
+        options.verbatim = false;
+        options.language = Language::Chinese;
+    });
+    let lines = explain(&node.expect("a tree"), &definition());
+    assert_eq!(String::from_utf8_lossy(&lines), "@t:EXACT {\n  @t:中(expanded)\n  @t:华(expanded)\n}\n");
+}

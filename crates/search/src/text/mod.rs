@@ -3,12 +3,14 @@
 //! Analysis depends on the bytes and the rules only: two threads find the same tokens in a text. Any bytes
 //! are a text; nothing here fails.
 
+pub mod chinese;
 pub mod phonetic;
 pub mod stem;
 pub mod stopwords;
 pub mod token;
 
 use crate::schema::Language;
+use phonetic::{PHONETIC_MIN_BYTES, code_of};
 use std::ops::Range;
 use stem::StemCache;
 use stopwords::Stopwords;
@@ -23,6 +25,8 @@ pub struct Rules<'r> {
     pub stopwords: &'r Stopwords,
     /// Whether stems are wanted.
     pub stems: bool,
+    /// Whether sounds are wanted.
+    pub sounds: bool,
 }
 
 /// A word of a text, as it is indexed. All bytes are borrowed for the duration of the call that reports it.
@@ -32,6 +36,8 @@ pub struct Token<'a> {
     pub term: &'a [u8],
     /// Its stem with `+` before it, where it is another word.
     pub stem: Option<&'a [u8]>,
+    /// Its sound with `<` before it, if sounds are wanted and it has one.
+    pub sound: Option<&'a [u8]>,
     /// Its place among the text's tokens; the first one is 1. Stopwords have none.
     pub position: u32,
     /// Where it stands in the text, in bytes.
@@ -61,16 +67,32 @@ impl Analyser {
         mut report: impl FnMut(&Token<'_>),
     ) -> u32 {
         let mut buffer = [0; TOKEN_MAX_BYTES];
-        let mut stems = rules.stems.then(|| self.stem_cache(rules.language));
+        let is_chinese = rules.language == Language::Chinese;
+        let mut stems = (rules.stems && !is_chinese).then(|| self.stem_cache(rules.language));
         let mut position = before;
-        for raw in Tokens::new(text) {
-            let term = raw.normalised(&mut buffer);
+        let mut add = |term: &[u8], range: Range<usize>| {
             if term.is_empty() || rules.stopwords.contains(term) {
-                continue;
+                return;
             }
             position = position.saturating_add(1);
             let stem = stems.as_mut().and_then(|stems| stems.stem(term));
-            report(&Token { term, stem, position, range: raw.range.clone() });
+            let is_long = rules.sounds && term.len() >= PHONETIC_MIN_BYTES;
+            let sound = if is_long { code_of(term) } else { None };
+            report(&Token { term, stem, sound: sound.as_deref(), position, range });
+        };
+        for raw in Tokens::new(text) {
+            if !is_chinese {
+                add(raw.normalised(&mut buffer), raw.range.clone());
+                continue;
+            }
+            // A run of ideographs is no word, and is not cut as a long one.
+            for (at, word) in chinese::words(raw.raw) {
+                let start = raw.range.start + at;
+                for part in Tokens::new(word) {
+                    let range = start + part.range.start..start + part.range.end;
+                    add(part.normalised(&mut buffer), range);
+                }
+            }
         }
         position - before
     }
@@ -94,7 +116,7 @@ mod tests {
     /// The tokens of a text, a line each.
     fn analysed(text: &str, stems: bool) -> Vec<String> {
         let stopwords = Stopwords::of(None);
-        let rules = Rules { language: Language::English, stopwords: &stopwords, stems };
+        let rules = Rules { language: Language::English, stopwords: &stopwords, stems, sounds: false };
         let mut found = Vec::new();
         let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let count = Analyser::new().analyse(text.as_bytes(), rules, 10, |token| {
@@ -122,11 +144,34 @@ mod tests {
         for (language, expected) in
             [(Language::English, "+run"), (Language::Spanish, ""), (Language::English, "+run")]
         {
-            let rules = Rules { language, stopwords: &stopwords, stems: true };
+            let rules = Rules { language, stopwords: &stopwords, stems: true, sounds: false };
             let mut found = Vec::new();
             analyser
                 .analyse(b"running", rules, 0, |token| found.extend_from_slice(token.stem.unwrap_or(b"")));
             assert_eq!(String::from_utf8_lossy(&found), expected);
         }
+    }
+
+    #[test]
+    fn sounds_and_ideographs_are_reported() {
+        let stopwords = Stopwords::of(None);
+        let found = |language, text: &str| {
+            let rules = Rules { language, stopwords: &stopwords, stems: true, sounds: true };
+            let mut found = Vec::new();
+            Analyser::new().analyse(text.as_bytes(), rules, 0, |token| {
+                let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let sound = token.sound.map_or("-".into(), show);
+                found.push(format!("{} {} {sound} {:?}", token.position, show(token.term), token.range));
+            });
+            found
+        };
+        assert_eq!(
+            found(Language::English, "Hello ab 12"),
+            ["1 hello <HL 0..5", "2 ab - 6..8", "3 12 - 9..11"]
+        );
+        assert_eq!(
+            found(Language::Chinese, "中华 The ABC人"),
+            ["1 中 - 0..3", "2 华 - 3..6", "3 abc <APK 11..14", "4 人 - 14..17"]
+        );
     }
 }

@@ -65,13 +65,13 @@ fn stemmer(language: Language, word: &str) -> Option<Stemmer> {
     })
 }
 
-/// Snowball's stem of a normalised word, without a prefix. `None`: the language has no stemmer, or the word is no
-/// UTF-8.
+/// Snowball's stem of a normalised word, without a prefix. `None`: the language has no stemmer, or the word
+/// is no UTF-8.
 pub fn stem_of(language: Language, word: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(word).ok().filter(|text| text.len() <= STEM_MAX_BYTES)?;
     let stemmer = stemmer(language, text)?;
-    // The algorithms are generated code over slices of text that comes from clients: after a panic in them the
-    // word has no stem.
+    // The algorithms are generated code over slices of text that comes from clients: after a panic in them
+    // the word has no stem.
     let stem = catch_unwind(AssertUnwindSafe(|| match stemmer {
         Stemmer::Earlier(algorithm) => rust_stemmers::Stemmer::create(algorithm).stem(text).into_owned(),
         Stemmer::Later(algorithm) => snowball_stemmers_rs::Stemmer::create(algorithm).stem(text).into_owned(),
