@@ -23,7 +23,7 @@ fn depth(node: &Node) -> usize {
 /// The patterns of a tree run over some names.
 fn match_patterns(node: &Node) {
     let pattern = match &node.kind {
-        Kind::Affix(affix) => Some(TermPattern::Affix(Affix::new(&affix.text, affix.side))),
+        Kind::Affix(affix) => Some(TermPattern::Affix(Box::new(Affix::new(&affix.text, affix.side)))),
         Kind::Wildcard(text) => Some(TermPattern::Wildcard(Wildcard::new(text))),
         Kind::Fuzzy(fuzzy) => Some(TermPattern::Fuzzy(Box::new(Fuzzy::new(&fuzzy.text, fuzzy.distance)))),
         _ => None,

@@ -1,63 +1,14 @@
 //! Attributes of a node: `=>{$weight: 2; $slop: 1; …}`.
 
 use super::ast::{Kind as NodeKind, Node, VectorQuery};
-use super::lexer::Kind;
-use super::parser::Parser;
 use crate::Error;
 use crate::number::{parse_c, parse_c_integer};
 use std::borrow::Cow;
 
-/// A name and its value, as the query or a parameter has it.
+/// A name and its value, as the query or a parameter has it. The name is checked when it is applied.
 pub(super) struct Attribute<'q> {
-    name: &'q [u8],
-    value: Cow<'q, [u8]>,
-}
-
-impl<'q> Parser<'q, '_> {
-    /// A list in braces. The names are checked when it is applied.
-    pub(super) fn attributes(&mut self) -> Result<Vec<Attribute<'q>>, Error> {
-        self.expect(Kind::LeftBrace)?;
-        let mut found = Vec::new();
-        let mut is_separated = true;
-        loop {
-            match self.token.kind {
-                Kind::RightBrace => break,
-                Kind::Semicolon => {
-                    self.advance();
-                    is_separated = true;
-                }
-                Kind::Attribute if is_separated => {
-                    found.push(self.attribute()?);
-                    self.count_clause()?;
-                    is_separated = false;
-                }
-                _ => return Err(self.syntax_error()),
-            }
-        }
-        self.advance();
-        Ok(found)
-    }
-
-    fn attribute(&mut self) -> Result<Attribute<'q>, Error> {
-        let name = self.advance().text;
-        self.expect(Kind::Colon)?;
-        let is_value = match self.token.kind {
-            Kind::Term | Kind::Number => true,
-            Kind::Size | Kind::Exact | Kind::As | Kind::IsMissing | Kind::Attribute => {
-                !self.is_first_dialect()
-            }
-            _ => false,
-        };
-        if !is_value {
-            return Err(self.syntax_error());
-        }
-        let value = self.advance();
-        let value = match value.kind {
-            Kind::Attribute => Cow::Owned(self.options.params.get(value.text)?.to_vec()),
-            _ => Cow::Borrowed(value.text),
-        };
-        Ok(Attribute { name, value })
-    }
+    pub name: &'q [u8],
+    pub value: Cow<'q, [u8]>,
 }
 
 /// Gives a node its attributes, of which one that is repeated has its last value.

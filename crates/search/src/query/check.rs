@@ -84,6 +84,6 @@ fn normalise(node: &mut Node, case_sensitive: bool) {
         }
         _ => return,
     };
-    let unescaped = super::operands::unescaped(text);
+    let unescaped = super::escape::unescaped(text);
     *text = if case_sensitive { unescaped.into() } else { unescaped.to_ascii_lowercase().into() };
 }

@@ -4,6 +4,7 @@
 //! no token are passed over. Each token knows what an error that it causes shows: its own text, or for signs
 //! the text of the word before it, as RediSearch's errors have it.
 
+use super::escape::is_escapable;
 use crate::number::is_blank;
 
 /// The kinds of tokens.
@@ -81,11 +82,6 @@ pub(super) struct Lexer<'q> {
 /// Bytes that the words of a query are made of.
 fn is_word(byte: u8) -> bool {
     byte == b'_' || !(byte.is_ascii_punctuation() || byte.is_ascii_control() || byte == b' ')
-}
-
-/// Whether a backslash takes this byte's meaning.
-pub(super) fn is_escapable(byte: u8) -> bool {
-    byte.is_ascii_punctuation() || is_blank(byte)
 }
 
 /// Bytes of the word at the beginning of a text.

@@ -7,6 +7,7 @@
 pub mod ast;
 mod attributes;
 mod check;
+mod escape;
 mod expand;
 mod explain;
 mod lexer;

@@ -1,24 +1,13 @@
 //! The operands of a query: words, phrases, affixes, patterns, tags, and names of fields.
 
 use super::ast::{Affix, FieldMask, Fuzzy, Intersect, Kind as NodeKind, Node, Side, Tag, Target};
-use super::lexer::{Kind, Token, is_escapable};
+use super::attributes::Attribute;
+use super::escape::{folded, unescaped};
+use super::lexer::{Kind, Token};
 use super::parser::{Parser, Shape, syntax_error};
 use crate::Error;
 use crate::text::token;
-
-/// Without the backslashes that take a byte's meaning. A backslash that such a one stands before does so
-/// itself.
-pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
-    let takes = |at: usize| text[at] == b'\\' && text.get(at + 1).is_some_and(|next| is_escapable(*next));
-    (0..text.len()).filter(|at| !takes(*at)).map(|at| text[at]).collect()
-}
-
-/// [`unescaped`], in lower case.
-pub(super) fn folded(text: &[u8]) -> Vec<u8> {
-    let mut text = unescaped(text);
-    text.make_ascii_lowercase();
-    text
-}
+use std::borrow::Cow;
 
 impl<'q> Parser<'q, '_> {
     /// Reads an operand, or a sign before one.
@@ -351,6 +340,51 @@ impl<'q> Parser<'q, '_> {
             }
         }
         Node::new(NodeKind::Tag(Tag { field: field.into(), children }))
+    }
+
+    /// A list in braces. The names are checked when it is applied.
+    pub(super) fn attributes(&mut self) -> Result<Vec<Attribute<'q>>, Error> {
+        self.expect(Kind::LeftBrace)?;
+        let mut found = Vec::new();
+        let mut is_separated = true;
+        loop {
+            match self.token.kind {
+                Kind::RightBrace => break,
+                Kind::Semicolon => {
+                    self.advance();
+                    is_separated = true;
+                }
+                Kind::Attribute if is_separated => {
+                    found.push(self.attribute()?);
+                    self.count_clause()?;
+                    is_separated = false;
+                }
+                _ => return Err(self.syntax_error()),
+            }
+        }
+        self.advance();
+        Ok(found)
+    }
+
+    fn attribute(&mut self) -> Result<Attribute<'q>, Error> {
+        let name = self.advance().text;
+        self.expect(Kind::Colon)?;
+        let is_value = match self.token.kind {
+            Kind::Term | Kind::Number => true,
+            Kind::Size | Kind::Exact | Kind::As | Kind::IsMissing | Kind::Attribute => {
+                !self.is_first_dialect()
+            }
+            _ => false,
+        };
+        if !is_value {
+            return Err(self.syntax_error());
+        }
+        let value = self.advance();
+        let value = match value.kind {
+            Kind::Attribute => Cow::Owned(self.options.params.get(value.text)?.to_vec()),
+            _ => Cow::Borrowed(value.text),
+        };
+        Ok(Attribute { name, value })
     }
 }
 

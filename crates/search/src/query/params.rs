@@ -1,7 +1,7 @@
 //! Parameters of a query: `PARAMS`, and the places of a tree that take their values.
 
 use super::ast::{Circle, Kind, Near, Node, Pending, Target, Unit};
-use super::operands::folded;
+use super::escape::folded;
 use crate::Error;
 use crate::number::{parse_c, parse_c_integer};
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! From tokens to a tree: operators by precedence, on a stack of its own.
 //!
-//! The stack alternates operators and values as they were read; its top and the next token decide whether the
-//! top is joined or the token is added. Dialect 1 and the later ones differ in that decision only (`joins`)
-//! and in their operands (`operands.rs`). The stack has a limit, and every join makes the tree at most one
-//! level deeper, so trees are bounded too.
+//! The stack alternates operators and values in the order of the text; by the top and the next token, `joins`
+//! decides whether the parser joins the top or adds the token. Dialect 1 and the later ones differ in that
+//! decision (`joins`) and in their operands (`operands.rs`). The stack has a limit, and a join makes the tree
+//! at most one level deeper, so trees are bounded too.
 
 use super::ast::{ALL_FIELDS, FieldMask, Intersect, Kind as NodeKind, Node};
 use super::lexer::{Kind, Lexer, Token};

@@ -1,23 +1,24 @@
 //! Patterns that terms match: affixes, wildcards, and texts at an edit distance.
 //!
 //! A dictionary in ascending order is walked with a pattern: the walk begins at [`TermPattern::prefix`], and
-//! each name is given to [`TermPattern::step`], which says whether it matches and which names behind it need
-//! not be looked at. The cost of a step is bounded by the name's length and the pattern's; a name shorter
-//! than any match costs nothing. A character is one of UTF-8, or a byte that is none.
+//! each name is given to [`TermPattern::step`], which says whether it matches and which later names cannot.
+//! The cost of a step is bounded by the name's length and the pattern's; a name shorter than any match costs
+//! nothing. A character is a character of UTF-8, or a byte outside UTF-8.
 
 use super::ast::Side;
 
 /// The bytes of the longest text from which names may be some edits away: names that are terms are shorter.
 const FUZZY_MAX_CHARACTERS: usize = 512;
 
-/// What a name is to a pattern.
+/// The results of a step.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It matches.
     Match,
     /// It does not match.
     Pass,
-    /// No name that begins with this many bytes of it matches: the walk may go on at their [`successor`].
+    /// Names that begin with this many bytes of it do not match: the walk may continue at their
+    /// [`successor`].
     Skip(usize),
 }
 
@@ -42,7 +43,7 @@ impl TermPattern {
         }
     }
 
-    /// What the next name of the walk is.
+    /// Tests the next name of the walk.
     pub fn step(&mut self, name: &[u8]) -> Step {
         let matches = match self {
             TermPattern::Affix(affix) => affix.matches(name),
@@ -53,7 +54,7 @@ impl TermPattern {
     }
 }
 
-/// The least name behind all that begin with `prefix`, into `name`; false: there is none.
+/// The least name behind all that begin with `prefix`, into `name`. Returns whether it exists.
 pub fn successor(prefix: &[u8], name: &mut Vec<u8>) -> bool {
     name.clear();
     let Some(place) = prefix.iter().rposition(|byte| *byte != u8::MAX) else { return false };
@@ -167,8 +168,8 @@ impl Wildcard {
     }
 }
 
-/// The first character of a text that is not empty, and its bytes. A byte that is not UTF-8 is a character of
-/// its own, beyond Unicode's.
+/// The first character of a text that is not empty, and its bytes. A byte that is not UTF-8 is a character
+/// beyond Unicode's.
 fn character_at(text: &[u8]) -> (u32, usize) {
     let byte = text[0];
     let len = match byte {
@@ -253,7 +254,7 @@ impl Fuzzy {
         if is_match { Step::Match } else { Step::Pass }
     }
 
-    /// Whether a name that goes on from the last row may match.
+    /// Whether names that continue the last row may match.
     fn is_near(&self) -> bool {
         let width = self.text.len() + 1;
         self.rows[self.rows.len() - width..].iter().any(|distance| *distance <= self.distance)

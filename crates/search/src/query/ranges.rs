@@ -1,8 +1,8 @@
 //! Operands in brackets, and comparisons: ranges of numbers, circles, shapes, and near vectors.
 
 use super::ast::{Circle, Kind as NodeKind, Near, Node, Range, Relation, Shape, Target, Unit, VectorQuery};
+use super::escape::unescaped;
 use super::lexer::{Kind, Token};
-use super::operands::unescaped;
 use super::params::check_circle;
 use super::parser::{Parser, syntax_error};
 use crate::Error;

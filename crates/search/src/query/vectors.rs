@@ -95,7 +95,7 @@ fn read_options(query: &mut VectorQuery, is_flat: bool) -> Result<(), &'static s
     }
 }
 
-/// Sets what is given once, if it could be read.
+/// Sets an option that is given once, if its value could be read.
 fn set<T>(option: &mut Option<T>, value: Option<T>) -> Result<(), &'static str> {
     if option.is_some() {
         return Err("Parameter was specified twice");

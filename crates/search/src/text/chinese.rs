@@ -1,8 +1,7 @@
 //! Words of Chinese text, which has no separators.
 //!
-//! Each ideograph is a word of its own, and so is each run of other characters. A query's token of several
-//! words is sought as a phrase, which finds every text that has them side by side, whatever a dictionary
-//! would make of them.
+//! Each ideograph is a word of its own, and so is each run of other characters. A query seeks a token of
+//! several words as a phrase, which needs no dictionary.
 
 /// The words of a token, in order, each with its place in it. A byte that is not UTF-8 is no ideograph.
 pub fn words(token: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
@@ -18,7 +17,7 @@ pub fn words(token: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-/// Bytes of the ideograph at the beginning of a text; zero if there is none.
+/// Bytes of the ideograph at the beginning of a text, or zero.
 fn ideograph_len(text: &[u8]) -> usize {
     let len = match text.first() {
         Some(0xe3..=0xef) => 3,
