@@ -239,7 +239,12 @@ impl Generator {
             no_stopwords = true;
         }
         Asked {
-            index: if self.below(5) == 0 { "p" } else { "i" },
+            // RediSearch does not look at a filter whose vector field it does not know.
+            index: if self.below(5) == 0 && !parts.iter().any(|part| part.contains("KNN")) {
+                "p"
+            } else {
+                "i"
+            },
             dialect: self.dialect,
             verbatim: self.below(2) == 0,
             no_stopwords,
