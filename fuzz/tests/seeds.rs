@@ -146,6 +146,9 @@ fn series_saved() {
 #[test]
 fn module_payloads() {
     replay("module_payloads");
+}
+
+#[test]
 fn search_query() {
     replay("search_query");
 }
