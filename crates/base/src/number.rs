@@ -220,8 +220,8 @@ pub fn format_f64_seventeen(value: f64, buffer: &mut NumberBuffer) -> &[u8] {
     format_f64_significant(value, 17, buffer)
 }
 
-/// Writes a double with `precision` significant digits, trailing zeros removed, as C's `%.*g` does; NaN has no
-/// sign. A precision of 0 is 1, and one above 17 is 17.
+/// Writes a double with `precision` significant digits, trailing zeros removed, as C's `%.*g` does; NaN has
+/// no sign. The precision is between 1 and 17.
 pub fn format_f64_significant(value: f64, precision: usize, buffer: &mut NumberBuffer) -> &[u8] {
     let precision = precision.clamp(1, 17);
     if !value.is_finite() || value == 0.0 {

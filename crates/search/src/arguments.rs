@@ -10,7 +10,7 @@ use crate::number;
 pub enum Refused {
     /// It is no number of the wanted type.
     Parse,
-    /// There is none.
+    /// The arguments have ended.
     Missing,
     /// It is outside the bounds.
     Bounds,
@@ -35,13 +35,13 @@ impl Refused {
 /// How numbers are read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// As C does: blanks before a number and a sign are skipped, an empty text is 0 (FT.SEARCH, FT.AGGREGATE).
+    /// As C: blanks may precede a number, and an empty text is 0 (FT.SEARCH, FT.AGGREGATE, FT.CREATE).
     C,
-    /// As Redis does (FT.CREATE, FT.ALTER).
+    /// As Redis (FT.ALTER).
     Redis,
 }
 
-/// What is left of the arguments.
+/// The arguments that have not been read.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     rest: &'a [&'a [u8]],

@@ -31,8 +31,8 @@ pub fn parse_c(text: &[u8]) -> Option<f64> {
     parse_f64(digits)
 }
 
-/// The integer that the whole of `text` is to C's `strtoll`; the empty text is 0. None also for the least and the
-/// greatest integer, by which C reports an overflow.
+/// The integer that the whole of `text` is to C's `strtoll`; the empty text is 0. The least and the greatest
+/// integer, by which C reports an overflow, are refused.
 pub(crate) fn parse_c_integer(text: &[u8]) -> Option<i64> {
     if text.is_empty() {
         return Some(0);
@@ -42,14 +42,13 @@ pub(crate) fn parse_c_integer(text: &[u8]) -> Option<i64> {
     text.parse().ok().filter(|integer| *integer != i64::MIN && *integer != i64::MAX)
 }
 
-/// A double as an integer, cut, as a conversion on x86-64 gives it: what is out of range is the least integer.
+/// A double as an integer, its fraction cut off; numbers out of range are `i64::MIN`, as on x86-64.
 pub fn to_integer(double: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if (-END..END).contains(&double) { double as i64 } else { i64::MIN }
 }
 
-/// Writes a number as a reply has it: an integer of 64 bits in decimal, another number with twelve significant
-/// digits.
+/// Writes a number as replies show it: an integer of 64 bits in decimal, others with twelve digits.
 pub fn format(number: f64, buffer: &mut NumberBuffer) -> &[u8] {
     let integer = to_integer(number);
     if integer as f64 == number {

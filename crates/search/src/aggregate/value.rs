@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A value.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// Nothing; what a function makes of an argument that it cannot convert.
+    /// Nothing; the result of a function whose argument cannot be converted.
     #[default]
     Null,
     /// A number.
@@ -119,7 +119,7 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// A number was compared with what is none.
+    /// A number was compared with a value that has none.
     pub fn try_compare(&self, other: &Value) -> Result<Ordering, Error> {
         match self.compare_as_number(other) {
             Some(Ok(order)) => Ok(order),

@@ -19,7 +19,7 @@ use crate::schema::{Definition, Language, Options, Source};
 /// The most stop words of an index.
 const MAX_STOPWORDS: usize = 1024;
 
-/// What a definition depends on beyond its arguments.
+/// The server's part in a definition.
 #[derive(Copy, Clone)]
 pub struct Context {
     /// `maxmemory`, or the machine's memory: blocks of vectors are limited to a tenth of it.

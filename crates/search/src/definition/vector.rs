@@ -9,7 +9,7 @@ const DEFAULT_BLOCK_SIZE: u64 = 1024;
 /// Blocks are limited to this part of the memory.
 const MEMORY_PART: u64 = 10;
 
-/// What is given, in any order.
+/// The parameters so far.
 #[derive(Default)]
 struct Given {
     element: Option<Element>,

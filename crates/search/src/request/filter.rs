@@ -72,7 +72,7 @@ pub struct GeoFilter {
 }
 
 impl GeoFilter {
-    /// Refuses a centre that is on no map, and a radius that is none; RediSearch does so once it has the index.
+    /// Checks the centre and the radius; RediSearch does so after it has found the index.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl GeoFilter {
         {
             return Err(Error::new("Invalid GeoFilter lat/lon"));
         }
-        // NaN is none either.
+        // Fails for NaN, too.
         if self.radius > 0.0 { Ok(()) } else { Err(Error::new("Invalid GeoFilter radius")) }
     }
 }

@@ -1,7 +1,7 @@
 //! The arguments of FT.SEARCH, and what FT.AGGREGATE has in common with it.
 //!
-//! A request is parsed without any index: what depends on one (the language, the scorer, properties) keeps its
-//! name, and is checked later, as RediSearch does.
+//! A request is parsed without any index. The language, the scorer and properties keep their names; they are
+//! checked later, as RediSearch does.
 
 mod filter;
 mod options;

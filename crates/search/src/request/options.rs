@@ -25,7 +25,7 @@ pub struct Limits {
     pub cursor_count: u32,
     /// DEFAULT_DIALECT
     pub dialect: u32,
-    /// TIMEOUT, milliseconds; 0 is none.
+    /// TIMEOUT, milliseconds; 0 is unlimited.
     pub timeout_ms: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct Query {
     pub no_stopwords: bool,
     /// INORDER
     pub in_order: bool,
-    /// SLOP; below 0 it is none.
+    /// SLOP; a negative one is unlimited.
     pub slop: Option<i32>,
     language: Option<Box<[u8]>>,
     /// EXPANDER
@@ -69,9 +69,9 @@ pub struct Query {
     pub parameters: Vec<Parameter>,
     /// DIALECT
     pub dialect: u32,
-    /// TIMEOUT, milliseconds; 0 is none.
+    /// TIMEOUT, milliseconds; 0 is unlimited.
     pub timeout_ms: u64,
-    /// WITHCOUNT, WITHOUTCOUNT, or what the dialect has by default: the number of all results is wanted.
+    /// Whether the number of all results is wanted: WITHCOUNT, WITHOUTCOUNT, or the dialect's default.
     pub with_count: bool,
     /// FORMAT
     pub format: Format,
@@ -82,7 +82,7 @@ pub struct Query {
 pub struct Parameter {
     /// The name, without `$`.
     pub name: Box<[u8]>,
-    /// What stands for it.
+    /// The parameter's value.
     pub value: Box<[u8]>,
 }
 
@@ -289,7 +289,7 @@ impl<'a> Parser<'a> {
         false
     }
 
-    /// An option whose value is the next argument, or so many.
+    /// An option with a value, or with a counted list.
     fn value(&mut self) -> Result<bool, Error> {
         let (cursor, query) = (&mut self.cursor, &mut self.query);
         let texts = [

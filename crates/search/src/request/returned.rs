@@ -11,7 +11,7 @@ pub struct Summarize {
     pub fragments: u32,
     /// LEN: words of a fragment.
     pub words: u32,
-    /// SEPARATOR: what is behind a fragment.
+    /// SEPARATOR: the text behind a fragment.
     pub separator: Box<[u8]>,
 }
 
@@ -24,9 +24,9 @@ impl Default for Summarize {
 /// HIGHLIGHT
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Highlight {
-    /// What is before a term.
+    /// The text before a term.
     pub open: Box<[u8]>,
-    /// What is behind it.
+    /// The text behind a term.
     pub close: Box<[u8]>,
 }
 
@@ -69,6 +69,19 @@ impl Returned {
     pub fn is_highlighted(&self) -> bool {
         let is_shaped = |field: &ReturnedField| field.summarize.is_some() || field.highlight.is_some();
         self.summarize.is_some() || self.highlight.is_some() || self.fields.iter().any(is_shaped)
+    }
+
+    /// How a field's text is summarised and marked. The settings without FIELDS complete those of a named
+    /// field; where fields are named, others have no settings.
+    pub fn shape_of(&self, name: &[u8]) -> (Option<&Summarize>, Option<&Highlight>) {
+        let (summarize, highlight) = (self.summarize.as_ref(), self.highlight.as_ref());
+        if self.fields.is_empty() {
+            return (summarize, highlight);
+        }
+        match self.fields.iter().find(|field| *field.name == *name) {
+            Some(field) => (field.summarize.as_ref().or(summarize), field.highlight.as_ref().or(highlight)),
+            None => (None, None),
+        }
     }
 
     /// The indexes of the fields of these names; those that are new are added.

@@ -116,6 +116,8 @@ fn returned_fields_are_shaped_by_name() {
     assert_eq!(t.summarize, Some(Summarize { fragments: 2, words: 5, separator: Box::from(&b"|"[..]) }));
     assert_eq!(t.highlight.as_ref().map(|tags| text(&tags.open)), Some("<"));
     assert!(search.returned.is_highlighted() && q.summarize.is_none());
+    assert_eq!(search.returned.shape_of(b"q"), (None, None));
+    assert_eq!(search.returned.shape_of(b"t").0.map(|shape| shape.words), Some(5));
     let search = parsed("* HIGHLIGHT RETURN 0").expect("a request");
     assert!(search.no_content && search.returned.highlight == Some(Highlight::default()));
 }

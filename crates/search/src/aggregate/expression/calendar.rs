@@ -3,8 +3,7 @@
 //! Texts are made and read by C's `strftime` and `strptime`, whose formats a user knows; the days are counted
 //! here, without the lock of C's `gmtime`.
 
-use super::Arguments;
-use super::functions::{check_count, text_argument};
+use super::call::{Arguments, check_count, text_argument};
 use crate::Error;
 use crate::aggregate::value::Value;
 use crate::number::to_integer;
@@ -99,7 +98,7 @@ impl Time {
     }
 }
 
-/// A part of a time that is not before 1970; null for what is none.
+/// A part of a time since 1970; null for other values.
 pub(super) fn part(
     name: &str,
     arguments: &Arguments<'_, '_>,
@@ -145,8 +144,8 @@ fn formatted(time: &Time, format: &[u8]) -> Option<Value> {
     let format = c_text(format)?;
     let tm = time.to_c();
     let mut text = [0u8; TEXT_MAX_BYTES];
-    // SAFETY: the buffer has as many bytes as it is said to have, the format ends with a zero, and every field of
-    // the time is in its range.
+    // SAFETY: the length is the buffer's, the format ends with a zero, and every field of the time is in its
+    // range.
     let len = unsafe { libc::strftime(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &tm) };
     text.get(..len).filter(|text| !text.is_empty()).map(Value::from)
 }

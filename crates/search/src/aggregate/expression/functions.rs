@@ -1,6 +1,7 @@
-//! The functions of expressions: their names, what they demand of their arguments, and those of one number.
+//! The functions of expressions by name, and the mathematical ones.
 
-use super::{Arguments, Row, calendar, geo, text};
+use super::call::{Arguments, check_count};
+use super::{Row, calendar, geo, text};
 use crate::Error;
 use crate::aggregate::value::Value;
 
@@ -138,42 +139,4 @@ fn numeric(name: &str, function: fn(f64) -> f64, arguments: &Arguments<'_, '_>) 
         return Err(Error::new(format!("Invalid number of arguments for {name}")));
     }
     Ok(Value::Number(arguments.get(0).to_number().map_or(f64::NAN, function)))
-}
-
-/// Refuses a call of too few or too many arguments.
-pub(super) fn check_count(
-    name: &str,
-    arguments: &Arguments<'_, '_>,
-    least: usize,
-    most: usize,
-) -> Result<(), Error> {
-    if (least..=most).contains(&arguments.len()) {
-        return Ok(());
-    }
-    Err(Error::new(format!("Invalid arguments for function '{name}'")))
-}
-
-fn wrong_type(name: &str, arguments: &Arguments<'_, '_>, index: usize, check: &str) -> Error {
-    let type_number = arguments.get(index).type_number();
-    Error::new(format!(
-        "Invalid type ({type_number}) for argument {index} in function '{name}'. {check} was false."
-    ))
-}
-
-/// The text of an argument, which must be text.
-pub(super) fn text_argument<'a>(
-    name: &str,
-    arguments: &'a Arguments<'_, '_>,
-    index: usize,
-) -> Result<&'a [u8], Error> {
-    let text = arguments.get(index).as_text();
-    text.ok_or_else(|| wrong_type(name, arguments, index, "VALIDATE_ARG__STRING(v, 0)"))
-}
-
-/// The number of an argument, which must be one and not text.
-pub(super) fn number_argument(name: &str, arguments: &Arguments<'_, '_>, index: usize) -> Result<f64, Error> {
-    match arguments.get(index) {
-        Value::Number(number) => Ok(*number),
-        _ => Err(wrong_type(name, arguments, index, "VALIDATE_ARG__TYPE(v, RSValue_Number)")),
-    }
 }

@@ -1,7 +1,6 @@
 //! `geodistance`: two points, each as text of two coordinates or as two numbers.
 
-use super::Arguments;
-use super::functions::check_count;
+use super::call::{Arguments, check_count};
 use crate::Error;
 use crate::aggregate::value::Value;
 use crate::number;

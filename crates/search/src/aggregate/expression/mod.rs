@@ -4,6 +4,7 @@
 //! evaluation looks up no name and does not recurse.
 
 mod calendar;
+mod call;
 mod functions;
 mod geo;
 mod parse;
@@ -16,6 +17,7 @@ pub use token::Operator;
 use super::value::Value;
 use crate::Error;
 use crate::number::to_integer;
+use call::{Arguments, Operand};
 use std::cmp::Ordering;
 use token::is_escapable;
 
@@ -48,21 +50,21 @@ enum Op {
     Property(usize),
     Operator(Operator),
     Not,
-    /// Puts 1 or 0 for what is on the stack.
+    /// Replaces the top by 1 if it is true, else by 0.
     Truth,
-    /// If the top is false, puts 0 for it and goes on at the step; else removes it.
+    /// Jumps to the step with a 0 in the place of a false top; removes a true one.
     AndThen(usize),
-    /// If the top is true, puts 1 for it and goes on at the step; else removes it.
+    /// Jumps to the step with a 1 in the place of a true top; removes a false one.
     OrElse(usize),
-    /// Removes the top; if it was false, goes on at the step.
+    /// Removes the top, and jumps to the step if it was false.
     Unless(usize),
-    /// Goes on at the step.
+    /// Jumps to the step.
     Jump(usize),
     /// A function and how many arguments it has on the stack.
     Call(Function, usize),
 }
 
-/// What the parser makes.
+/// A program whose properties are names.
 #[derive(Clone, Debug)]
 struct Parsed {
     ops: Vec<Op>,
@@ -90,6 +92,11 @@ impl Expression {
     /// The names of the properties that it reads, each once, in the order in which they appear.
     pub fn properties(&self) -> impl Iterator<Item = &[u8]> {
         self.parsed.properties.iter().map(|name| &**name)
+    }
+
+    /// Whether it asks for the terms that a document matched.
+    pub fn has_matched_terms(&self) -> bool {
+        self.parsed.ops.iter().any(|op| matches!(op, Op::Call(Function::MatchedTerms, _)))
     }
 
     /// Binds it to rows whose properties have the slots that `slot_of` returns. A name with escapes is looked
@@ -131,25 +138,6 @@ pub struct Program {
     ops: Vec<Op>,
     properties: Vec<Property>,
     stack_depth: usize,
-}
-
-/// A value on the stack.
-#[derive(Debug)]
-enum Operand<'a> {
-    Borrowed(&'a Value),
-    Owned(Value),
-    /// A property that the row does not have; only `exists` takes one.
-    Missing,
-}
-
-impl Operand<'_> {
-    fn value(&self) -> &Value {
-        match self {
-            Operand::Borrowed(value) => value,
-            Operand::Owned(value) => value,
-            Operand::Missing => &Value::Null,
-        }
-    }
 }
 
 /// The stack's memory, for one evaluation after another.
@@ -254,25 +242,6 @@ fn pop<'a>(stack: &mut Vec<Operand<'a>>) -> Operand<'a> {
 
 fn truth(is_true: bool) -> Value {
     Value::Number(f64::from(u8::from(is_true)))
-}
-
-/// The arguments of a call.
-struct Arguments<'s, 'a> {
-    operands: &'s [Operand<'a>],
-}
-
-impl Arguments<'_, '_> {
-    fn len(&self) -> usize {
-        self.operands.len()
-    }
-
-    fn get(&self, index: usize) -> &Value {
-        self.operands.get(index).map_or(&Value::Null, Operand::value)
-    }
-
-    fn is_missing(&self, index: usize) -> bool {
-        matches!(self.operands.get(index), Some(Operand::Missing))
-    }
 }
 
 fn operate(operator: Operator, left: &Value, right: &Value) -> Result<Value, Error> {

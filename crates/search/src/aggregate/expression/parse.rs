@@ -1,8 +1,8 @@
 //! The parser of expressions: from tokens to a program for a machine with a stack.
 //!
-//! Nothing recurses: open parentheses and pending operators are on a stack of their own, whose depth and the
-//! program's length are limited. Errors are found at the token, and told in the words, of RediSearch's parser: a
-//! name that is unknown is an error only when the token behind it arrives.
+//! The parser does not recurse: open parentheses and pending operators are on a stack of its own. The depth
+//! of that stack and the length of the program are limited. Errors have the position and the text of
+//! RediSearch's parser, which reports an unknown name at the token behind it.
 
 use super::token::{Kind, Operator, Tokens, unquote};
 use super::{Function, Op, Parsed};
@@ -14,7 +14,7 @@ const MAX_OPS: usize = 1 << 16;
 /// The most parentheses and operators that are pending at once.
 const MAX_DEPTH: usize = 1 << 12;
 
-/// What waits for its right operand or its closing parenthesis.
+/// An operator without its right operand, or an open parenthesis.
 #[derive(Copy, Clone, Debug)]
 enum Pending {
     Group,
@@ -251,8 +251,8 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows an operand, from `kind` on. The token that the next operand begins with; none: the
-    /// expression has ended.
+    /// Parses operators and closing parentheses, from `kind` on. Returns the first token of the next operand,
+    /// or `None` at the end of the expression.
     fn continuation(&mut self, mut kind: Kind) -> Result<Option<Kind>, Error> {
         loop {
             self.reduce(match kind {

@@ -1,9 +1,9 @@
 //! The functions of text.
 //!
-//! A result is no longer than [`RESULT_MAX_BYTES`], so that expressions that double a text again and again end.
+//! A result has at most [`RESULT_MAX_BYTES`]: repeated doubling of a text ends in an error.
 
-use super::functions::{check_count, number_argument, text_argument};
-use super::{Arguments, Row};
+use super::Row;
+use super::call::{Arguments, check_count, number_argument, text_argument};
 use crate::Error;
 use crate::aggregate::value::Value;
 use martlet_base::number::NumberBuffer;
@@ -29,7 +29,8 @@ pub(super) fn change_case(
     })
 }
 
-/// `substr(text, offset, length)`: an offset below 0 counts from the end, a length below 0 leaves off as many.
+/// `substr(text, offset, length)`: an offset below 0 counts from the end; a length below 0 leaves off as
+/// many bytes.
 pub(super) fn substring(arguments: &Arguments<'_, '_>) -> Result<Value, Error> {
     check_count("substr", arguments, 3, 3)?;
     let integer = |index| number_argument("substr", arguments, index).map(to_i32);
@@ -102,8 +103,8 @@ pub(super) fn format(arguments: &Arguments<'_, '_>) -> Result<Value, Error> {
     Ok(Value::Text(made.into()))
 }
 
-/// `split(text [, separators [, stripped]])`: the parts between any of the separators, without the bytes at their
-/// ends that are stripped, and without empty ones.
+/// `split(text [, separators [, stripped]])`: the parts between separators, each without the stripped bytes
+/// at its ends; empty parts are left out.
 pub(super) fn split(arguments: &Arguments<'_, '_>) -> Result<Value, Error> {
     if !(1..=3).contains(&arguments.len()) {
         return Err(Error::new("Invalid number of arguments for split"));

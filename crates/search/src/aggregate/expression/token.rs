@@ -1,7 +1,7 @@
 //! The tokens of an expression.
 //!
-//! As RediSearch's scanner: the longest token at a place is taken, a punctuation mark that begins none is skipped
-//! like a blank, and a byte that is no ASCII outside a string and a property's name ends the expression.
+//! The scanner takes the longest token, as RediSearch's does. A punctuation mark that begins no token is
+//! skipped like a blank; outside strings and names a byte beyond ASCII ends the expression.
 
 use crate::number::is_blank;
 
@@ -43,7 +43,7 @@ impl Operator {
     }
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A number.
@@ -213,7 +213,7 @@ fn string_len(rest: &[u8]) -> Option<usize> {
     found
 }
 
-/// What a string between quotes says.
+/// The content of a string literal, without quotes and escapes.
 pub(super) fn unquote(text: &[u8]) -> Vec<u8> {
     let content = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
     let is_kept = |(at, byte): (usize, &u8)| {

@@ -1,0 +1,173 @@
+//! GROUPBY: rows of equal properties become one. A row whose property is an array belongs to the group of
+//! each element; of several arrays, to the group of each combination.
+
+use super::batch::Batch;
+use super::expression::Slot;
+use super::key::{hash_value, is_same, mix};
+use super::reducers::{Kind, Member, Reducer};
+use super::value::Value;
+use crate::Error;
+use hashbrown::HashTable;
+
+/// The most groups that one row may belong to.
+const COMBINATIONS_MAX: usize = 1 << 20;
+
+/// From properties to the number of their group.
+#[derive(Debug, Default)]
+struct Keys {
+    /// Properties of a group.
+    width: usize,
+    table: HashTable<u32>,
+    hashes: Vec<u64>,
+    /// The properties of all groups, one group after another.
+    values: Vec<Value>,
+    heap_bytes: usize,
+}
+
+impl Keys {
+    fn get_mut(&mut self, group: usize) -> &mut [Value] {
+        self.values.get_mut(group * self.width..(group + 1) * self.width).unwrap_or_default()
+    }
+
+    /// The group of these properties; a group that is not known yet is added.
+    fn find<'a>(&mut self, values: impl Iterator<Item = &'a Value> + Clone) -> Result<u32, Error> {
+        let Keys { width, table, hashes, values: keys, heap_bytes } = self;
+        let hash = values.clone().fold(0, |hash, value| mix(hash, hash_value(value)));
+        let is_group = |group: &u32| {
+            let from = *group as usize * *width;
+            hashes.get(*group as usize) == Some(&hash)
+                && keys.get(from..from + *width).is_some_and(|keys| {
+                    keys.iter().zip(values.clone()).all(|(key, value)| is_same(key, value))
+                })
+        };
+        if let Some(group) = table.find(hash, is_group) {
+            return Ok(*group);
+        }
+        let group =
+            u32::try_from(hashes.len()).map_err(|_| Error::new("GROUPBY: there are too many groups"))?;
+        hashes.push(hash);
+        for value in values {
+            *heap_bytes += value.heap_bytes();
+            keys.push(value.clone());
+        }
+        table.insert_unique(hash, group, |group| hashes.get(*group as usize).copied().unwrap_or(0));
+        Ok(group)
+    }
+}
+
+/// The groups.
+#[derive(Debug)]
+pub(super) struct Grouper {
+    slots: Vec<Slot>,
+    keys: Keys,
+    reducers: Vec<Reducer>,
+    members: Vec<Member>,
+    /// Groups that have been drained.
+    drained: usize,
+}
+
+impl Grouper {
+    /// Groups by these slots. `seed` is for RANDOM_SAMPLE.
+    pub(super) fn new(slots: Vec<Slot>, reducers: Vec<Kind>, seed: u64) -> Self {
+        let reducers =
+            reducers.into_iter().zip(seed..).map(|(kind, seed)| Reducer::new(kind, seed)).collect();
+        let keys = Keys { width: slots.len(), ..Keys::default() };
+        Grouper { slots, keys, reducers, members: Vec::new(), drained: 0 }
+    }
+
+    /// How many groups there are.
+    pub(super) fn len(&self) -> usize {
+        self.keys.hashes.len()
+    }
+
+    /// Bytes of the groups and their reducers.
+    pub(super) fn bytes(&self) -> usize {
+        let groups =
+            self.len() * (size_of::<u64>() + size_of::<u32>() + self.slots.len() * size_of::<Value>());
+        groups + self.keys.heap_bytes + self.reducers.iter().map(Reducer::bytes).sum::<usize>()
+    }
+
+    /// Adds the rows of a batch.
+    ///
+    /// # Errors
+    ///
+    /// A row belongs to too many groups, or there are too many.
+    pub(super) fn absorb(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.members.clear();
+        for row in 0..batch.len() {
+            let values = batch.row(row);
+            let is_array = |slot: &Slot| matches!(values.get(*slot), Some(Some(Value::Array(_))));
+            if self.slots.iter().any(is_array) {
+                self.explode(row, values)?;
+            } else {
+                let value = |slot: &Slot| values.get(*slot).and_then(Option::as_ref).unwrap_or(&Value::Null);
+                let group = self.keys.find(self.slots.iter().map(value))?;
+                self.members.push((row as u32, group));
+            }
+        }
+        self.reduce(batch);
+        Ok(())
+    }
+
+    fn reduce(&mut self, batch: &Batch) {
+        let groups = self.len();
+        for reducer in &mut self.reducers {
+            reducer.grow(groups);
+            reducer.absorb(batch, &self.members);
+        }
+    }
+
+    /// Adds a row to the group of each combination of its arrays' elements.
+    fn explode(&mut self, row: usize, values: &[Option<Value>]) -> Result<(), Error> {
+        const NULL: &[Value] = &[Value::Null];
+        let alternatives: Vec<&[Value]> = self
+            .slots
+            .iter()
+            .map(|slot| match values.get(*slot).and_then(Option::as_ref) {
+                None => NULL,
+                Some(Value::Array(values)) if values.is_empty() => NULL,
+                Some(Value::Array(values)) => &**values,
+                Some(value) => std::slice::from_ref(value),
+            })
+            .collect();
+        let combinations = alternatives.iter().try_fold(1usize, |product, values| {
+            product.checked_mul(values.len()).filter(|product| *product <= COMBINATIONS_MAX)
+        });
+        let combinations = combinations
+            .ok_or_else(|| Error::new("GROUPBY: the arrays of a row have too many combinations"))?;
+        let mut chosen = vec![0usize; alternatives.len()];
+        for _ in 0..combinations {
+            let picked = alternatives
+                .iter()
+                .zip(&chosen)
+                .map(|(values, index)| values.get(*index).unwrap_or(&Value::Null));
+            let group = self.keys.find(picked)?;
+            self.members.push((row as u32, group));
+            // The last array moves first.
+            for (index, values) in chosen.iter_mut().zip(&alternatives).rev() {
+                *index += 1;
+                if *index < values.len() {
+                    break;
+                }
+                *index = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves groups to a batch: the properties, then the reducers' values. Returns whether all have been
+    /// moved.
+    pub(super) fn drain(&mut self, batch: &mut Batch, most: usize) -> bool {
+        let end = self.len().min(self.drained + most);
+        for group in self.drained..end {
+            let row = batch.push(0);
+            let made = self.keys.get_mut(group).iter_mut().map(std::mem::take);
+            let reduced = self.reducers.iter_mut().map(|reducer| reducer.finish(group));
+            for (slot, value) in row.iter_mut().zip(made.chain(reduced)) {
+                *slot = Some(value);
+            }
+        }
+        self.drained = end;
+        end == self.len()
+    }
+}

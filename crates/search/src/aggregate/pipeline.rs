@@ -1,0 +1,380 @@
+//! The pipeline of FT.AGGREGATE: stages that rows pass in batches.
+//!
+//! A step does no more work than its budget of rows allows. Between steps a pipeline borrows nothing and has
+//! no lock. The memory of its stages and results is limited; a request beyond the limit fails.
+
+use super::batch::Batch;
+use super::expression::{Program, Row, Scratch, Slot};
+use super::plan::{self, Plan};
+use super::request::Aggregate;
+use super::stage::Stage;
+use super::value::Value;
+use crate::Error;
+
+pub use super::stage::{Input, InputSource, Options, Property, Schema};
+
+/// The most rows of a batch.
+const BATCH_ROWS: usize = 1024;
+
+/// Finds the slot of a property.
+pub type SlotOf<'a> = &'a dyn Fn(&[u8]) -> Option<Slot>;
+
+/// Rows of an index.
+pub trait Source {
+    /// Adds at most `most` rows, with the values of [`Pipeline::scanned`]. Returns whether there may be
+    /// others; a batch without any is no end.
+    ///
+    /// # Errors
+    ///
+    /// The query failed.
+    fn fill(&mut self, batch: &mut Batch, most: usize) -> Result<bool, Error>;
+
+    /// Fills the inputs of each row from its document, and removes rows whose document is gone. With `all` it
+    /// adds every field: to the slot that `slot_of` has for it, else as an extra field.
+    ///
+    /// # Errors
+    ///
+    /// A document cannot be read.
+    fn load(&mut self, inputs: &[Input], all: Option<SlotOf<'_>>, batch: &mut Batch) -> Result<(), Error>;
+}
+
+/// Where a pipeline is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Reading,
+    /// The blocking stage of this index lets its rows go.
+    Draining(usize),
+    Done,
+}
+
+/// The state after a step.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The budget is spent.
+    Working,
+    /// As many rows as were wanted are there.
+    Ready,
+    /// All rows are there.
+    Done,
+}
+
+/// The pipeline.
+#[derive(Debug)]
+pub struct Pipeline {
+    plan: Plan,
+    phase: Phase,
+    batch: Batch,
+    results: Batch,
+    results_bytes: usize,
+    scratch: Scratch,
+    memory_max_bytes: usize,
+    total: u64,
+}
+
+impl Pipeline {
+    /// The pipeline of a request over an index.
+    ///
+    /// # Errors
+    ///
+    /// RediSearch's, for properties that there are not, expressions and reducers.
+    pub fn new(request: &Aggregate, schema: &dyn Schema, options: &Options) -> Result<Pipeline, Error> {
+        let plan = plan::build(request, schema, options)?;
+        let width = plan.sections.last().map_or(0, |section| section.names.len());
+        Ok(Pipeline {
+            plan,
+            phase: Phase::Reading,
+            batch: Batch::default(),
+            results: Batch::new(width),
+            results_bytes: 0,
+            scratch: Scratch::default(),
+            memory_max_bytes: options.memory_max_bytes,
+            total: 0,
+        })
+    }
+
+    /// What rows must have when the source adds them.
+    pub fn scanned(&self) -> &[Input] {
+        &self.plan.scanned
+    }
+
+    /// The slot for the terms of the query that a document matched, an array; none: they are not wanted.
+    pub fn terms_slot(&self) -> Option<Slot> {
+        self.plan.terms_slot
+    }
+
+    /// Rows of the source so far, or the groups of the last GROUPBY that is complete.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Works until `wanted` rows are ready, `budget` rows have been read or drained, or all is done.
+    ///
+    /// # Errors
+    ///
+    /// An expression, the source, or a limit; the pipeline then ends.
+    pub fn step(&mut self, source: &mut dyn Source, wanted: usize, budget: usize) -> Result<Progress, Error> {
+        let progress = self.try_step(source, wanted, budget);
+        if progress.is_err() {
+            self.phase = Phase::Done;
+        }
+        progress
+    }
+
+    fn try_step(&mut self, source: &mut dyn Source, wanted: usize, budget: usize) -> Result<Progress, Error> {
+        let mut left = budget;
+        loop {
+            if self.phase == Phase::Done {
+                return Ok(Progress::Done);
+            }
+            if self.results.len() >= wanted {
+                return Ok(Progress::Ready);
+            }
+            if left == 0 {
+                return Ok(Progress::Working);
+            }
+            let most = left.min(BATCH_ROWS);
+            let rows = match self.phase {
+                Phase::Reading => self.read(source, most)?,
+                Phase::Draining(stage) => self.drain(stage, source, most)?,
+                Phase::Done => 0,
+            };
+            left = left.saturating_sub(rows.max(1));
+        }
+    }
+
+    fn width(&self, section: usize) -> usize {
+        self.plan.sections.get(section).map_or(0, |section| section.names.len())
+    }
+
+    /// Reads a batch from the source; how many rows.
+    fn read(&mut self, source: &mut dyn Source, most: usize) -> Result<usize, Error> {
+        if self.is_satisfied(0) {
+            self.phase = self.next_phase(0);
+            return Ok(0);
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.clear(self.width(0));
+        let has_more = source.fill(&mut batch, most)?;
+        let rows = batch.len();
+        self.total += rows as u64;
+        self.pass(0, &mut batch, source)?;
+        self.batch = batch;
+        if !has_more {
+            self.phase = self.next_phase(0);
+        }
+        Ok(rows)
+    }
+
+    /// Moves some rows of a blocking stage on; returns the part of the budget that it took.
+    fn drain(&mut self, index: usize, source: &mut dyn Source, most: usize) -> Result<usize, Error> {
+        if self.is_satisfied(index + 1) {
+            self.phase = self.next_phase(index + 1);
+            return Ok(0);
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        let section = self.plan.sections_of_stages.get(index).copied().unwrap_or(0);
+        let is_empty = match self.plan.stages.get_mut(index) {
+            Some(Stage::Group(grouper)) => {
+                self.total = grouper.len() as u64;
+                batch.clear(self.plan.sections.get(section + 1).map_or(0, |section| section.names.len()));
+                grouper.drain(&mut batch, most)
+            }
+            Some(Stage::Sort(sorter)) => {
+                batch.clear(self.plan.sections.get(section).map_or(0, |section| section.names.len()));
+                sorter.drain(&mut batch, most)
+            }
+            _ => true,
+        };
+        self.pass(index + 1, &mut batch, source)?;
+        self.batch = batch;
+        if is_empty {
+            self.phase = self.next_phase(index + 1);
+        }
+        Ok(most)
+    }
+
+    /// The next blocking stage from `from` on.
+    fn next_phase(&self, from: usize) -> Phase {
+        let rest = self.plan.stages.get(from..).unwrap_or_default();
+        rest.iter().position(Stage::is_blocking).map_or(Phase::Done, |at| Phase::Draining(from + at))
+    }
+
+    /// Whether a LIMIT before the next blocking stage needs no further rows.
+    fn is_satisfied(&self, from: usize) -> bool {
+        let rest = self.plan.stages.get(from..).unwrap_or_default();
+        rest.iter()
+            .take_while(|stage| !stage.is_blocking())
+            .any(|stage| matches!(stage, Stage::Limit { left: 0, .. }))
+    }
+
+    /// Passes rows through the stages from `from` on, up to one that keeps them or to the results.
+    fn pass(&mut self, from: usize, batch: &mut Batch, source: &mut dyn Source) -> Result<(), Error> {
+        let terms_slot = self.plan.terms_slot;
+        let mut memory = Memory { left: self.memory_max_bytes };
+        for index in from..self.plan.stages.len() {
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let section = self.plan.sections_of_stages.get(index).copied().unwrap_or(0);
+            let terms_slot = terms_slot.filter(|_| section == 0);
+            let Some(stage) = self.plan.stages.get_mut(index) else { break };
+            match stage {
+                Stage::Load { inputs, all } => {
+                    let names = self.plan.sections.get(section);
+                    let slot_of = |name: &[u8]| names.and_then(|section| section.slot_of(name));
+                    source.load(inputs, all.then_some(&slot_of as SlotOf<'_>), batch)?;
+                }
+                Stage::Apply { program, slot } => {
+                    apply(program, *slot, terms_slot, batch, &mut self.scratch, &mut memory)?;
+                }
+                Stage::Filter(program) => filter(program, terms_slot, batch, &mut self.scratch)?,
+                Stage::Group(grouper) => {
+                    grouper.absorb(batch)?;
+                    return self.check_memory();
+                }
+                Stage::Sort(sorter) => {
+                    sorter.absorb(batch);
+                    return self.check_memory();
+                }
+                Stage::Limit { skipped, left } => limit(skipped, left, batch),
+                Stage::Count => batch.clear(0),
+            }
+        }
+        self.results_bytes += batch.bytes();
+        self.results.append(batch);
+        self.check_memory()
+    }
+
+    fn check_memory(&self) -> Result<(), Error> {
+        let kept = |stage: &Stage| match stage {
+            Stage::Group(grouper) => grouper.bytes(),
+            Stage::Sort(sorter) => sorter.bytes(),
+            _ => 0,
+        };
+        let bytes = self.results_bytes + self.plan.stages.iter().map(kept).sum::<usize>();
+        if bytes > self.memory_max_bytes { Err(Memory::error()) } else { Ok(()) }
+    }
+
+    /// How many rows are there.
+    pub fn ready(&self) -> usize {
+        self.results.len()
+    }
+
+    /// The rows that are there, for `show`: their properties in order, with names. They are given up.
+    pub fn take(&mut self, mut show: impl FnMut(Shown<'_>)) {
+        let batch = std::mem::take(&mut self.results);
+        self.results_bytes = 0;
+        let section = self.plan.sections.last();
+        for row in 0..batch.len() {
+            show(Shown { batch: &batch, row, section });
+        }
+        self.results.clear(section.map_or(0, |section| section.names.len()));
+    }
+}
+
+/// A row of the results.
+pub struct Shown<'a> {
+    batch: &'a Batch,
+    row: usize,
+    section: Option<&'a plan::Section>,
+}
+
+impl<'a> Shown<'a> {
+    /// The number of the row's document; 0 of a group.
+    pub fn document(&self) -> u64 {
+        self.batch.document(self.row)
+    }
+
+    /// The properties that the row has.
+    pub fn properties(&self) -> impl Iterator<Item = (&'a [u8], &'a Value)> {
+        let (section, values) = (self.section, self.batch.row(self.row));
+        let named = values.iter().enumerate().filter_map(move |(slot, value)| {
+            let section = section.filter(|section| section.is_shown(slot))?;
+            Some((&**section.names.get(slot)?, value.as_ref()?))
+        });
+        named.chain(self.batch.extra(self.row).iter().map(|(name, value)| (&**name, value)))
+    }
+}
+
+/// The memory left for values of a batch.
+struct Memory {
+    left: usize,
+}
+
+impl Memory {
+    fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(Memory::error)?;
+        Ok(())
+    }
+
+    fn error() -> Error {
+        Error::new("The aggregation needs more memory than it may take")
+    }
+}
+
+/// A row with the terms that its document matched.
+struct RowView<'a> {
+    values: &'a [Option<Value>],
+    terms_slot: Option<Slot>,
+}
+
+impl Row for RowView<'_> {
+    fn get(&self, slot: Slot) -> Option<&Value> {
+        self.values.get(slot)?.as_ref()
+    }
+
+    fn matched_terms(&self, most: usize) -> Vec<Value> {
+        match self.terms_slot.and_then(|slot| self.get(slot)) {
+            Some(Value::Array(terms)) => terms.iter().take(most).cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn apply(
+    program: &Program,
+    slot: Slot,
+    terms_slot: Option<Slot>,
+    batch: &mut Batch,
+    scratch: &mut Scratch,
+    memory: &mut Memory,
+) -> Result<(), Error> {
+    for row in 0..batch.len() {
+        let value = program.evaluate(&RowView { values: batch.row(row), terms_slot }, scratch)?;
+        memory.take(value.heap_bytes())?;
+        if let Some(place) = batch.row_mut(row).get_mut(slot) {
+            *place = Some(value);
+        }
+    }
+    Ok(())
+}
+
+fn filter(
+    program: &Program,
+    terms_slot: Option<Slot>,
+    batch: &mut Batch,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    let mut kept = Vec::with_capacity(batch.len());
+    for row in 0..batch.len() {
+        let row = RowView { values: batch.row(row), terms_slot };
+        kept.push(program.evaluate(&row, scratch)?.is_true());
+    }
+    batch.retain(|row| kept.get(row) == Some(&true));
+    Ok(())
+}
+
+fn limit(skipped: &mut u64, left: &mut u64, batch: &mut Batch) {
+    batch.retain(|_| {
+        if *skipped > 0 {
+            *skipped -= 1;
+            return false;
+        }
+        let is_kept = *left > 0;
+        *left = left.saturating_sub(1);
+        is_kept
+    });
+}
+
+#[cfg(test)]
+mod tests;
