@@ -94,11 +94,12 @@ impl Aggregate {
         let mut parser = Parser::new(arguments, limits, false)?;
         parser.options()?;
         let mut steps: Vec<Step> = Vec::new();
+        let mut late = None;
         while !parser.cursor.is_at_end() {
             if parser.common()? {
                 continue;
             }
-            let step = step(&mut parser)?;
+            let step = step(&mut parser, &mut late)?;
             // A SORTBY or LIMIT behind it is another step.
             steps.extend(parser.arrange.take().map(Step::Arrange));
             steps.push(step);
@@ -107,6 +108,9 @@ impl Aggregate {
             }
         }
         steps.extend(parser.arrange.take().map(Step::Arrange));
+        if let Some(error) = late {
+            return Err(error);
+        }
         Ok(Aggregate {
             query: parser.query,
             steps,
@@ -118,7 +122,8 @@ impl Aggregate {
     }
 }
 
-fn step(parser: &mut Parser<'_>) -> Result<Step, Error> {
+/// A step. `late` is an error that RediSearch finds only after all arguments.
+fn step(parser: &mut Parser<'_>, late: &mut Option<Error>) -> Result<Step, Error> {
     if parser.cursor.take("GROUPBY") {
         return group(parser).map(Step::Group);
     }
@@ -127,7 +132,7 @@ fn step(parser: &mut Parser<'_>) -> Result<Step, Error> {
         return expression(parser, is_apply);
     }
     if parser.cursor.take("LOAD") {
-        return load(parser).map(Step::Load);
+        return load(parser, late).map(Step::Load);
     }
     Err(parser.unknown_argument())
 }
@@ -190,7 +195,7 @@ fn expression(parser: &mut Parser<'_>, is_apply: bool) -> Result<Step, Error> {
     Ok(Step::Apply { expression: expression.into(), name: name.into() })
 }
 
-fn load(parser: &mut Parser<'_>) -> Result<Load, Error> {
+fn load(parser: &mut Parser<'_>, late: &mut Option<Error>) -> Result<Load, Error> {
     let mut words = match parser.cursor.counted() {
         Ok(words) => words,
         Err(_) => {
@@ -207,11 +212,14 @@ fn load(parser: &mut Parser<'_>) -> Result<Load, Error> {
         let path = word.strip_prefix(b"@").unwrap_or(word);
         let mut name = path;
         if words.take("AS") {
-            let missing = || Error::new("LOAD path AS name - must be accompanied with NAME");
-            name = words.take_next().ok_or_else(missing)?;
-            if name.eq_ignore_ascii_case(b"AS") {
-                return Err(Error::new("Alias for LOAD cannot be `AS`"));
+            let Some(alias) = words.take_next() else {
+                late.get_or_insert(Error::new("LOAD path AS name - must be accompanied with NAME"));
+                break;
+            };
+            if alias.eq_ignore_ascii_case(b"AS") {
+                late.get_or_insert(Error::new("Alias for LOAD cannot be `AS`"));
             }
+            name = alias;
         }
         fields.push(LoadField { path: path.into(), name: name.into() });
     }

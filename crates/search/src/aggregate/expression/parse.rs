@@ -18,7 +18,8 @@ const MAX_DEPTH: usize = 1 << 12;
 #[derive(Copy, Clone, Debug)]
 enum Pending {
     Group,
-    /// `jump` is the step of a `case` that leads past a branch.
+    /// `jump` is the step of a `case` that leads past a branch; of another function, how many properties there
+    /// were before its arguments.
     Call {
         function: Option<Function>,
         name: (usize, usize),
@@ -182,7 +183,8 @@ impl Parser<'_> {
     /// A call from behind its parenthesis. The token behind the call, if it has no arguments.
     fn open_call(&mut self, name: (usize, usize)) -> Result<Option<Kind>, Error> {
         let function = Function::of(self.name(name));
-        self.push_pending(Pending::Call { function, name, arguments: 0, jump: 0 })?;
+        let jump = self.properties.len();
+        self.push_pending(Pending::Call { function, name, arguments: 0, jump })?;
         let mut ahead = self.tokens.clone();
         if ahead.next() != Kind::Close {
             return Ok(None);
@@ -273,10 +275,14 @@ impl Parser<'_> {
                 (Kind::Close, Some(Pending::Call { function, name, arguments, jump })) => {
                     self.check_known()?;
                     self.pending.pop();
-                    if function == Some(Function::Case) {
-                        self.case(name, arguments + 1, jump)?;
-                    } else {
-                        self.call(function, name, arguments + 1)?;
+                    match function {
+                        Some(Function::Case) => self.case(name, arguments + 1, jump)?,
+                        Some(_) => self.call(function, name, arguments + 1)?,
+                        // The properties of its arguments are not looked for.
+                        None => {
+                            self.properties.truncate(jump);
+                            self.call(function, name, arguments + 1)?;
+                        }
                     }
                 }
                 (Kind::Comma, Some(Pending::Call { function, arguments, jump, .. })) => {
