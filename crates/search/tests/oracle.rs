@@ -72,7 +72,7 @@ fn ours(case: &str) -> String {
     let words: Vec<&[u8]> = rest[1..].split('\t').map(str::as_bytes).collect();
     let context = Context { memory_bytes: 1 << 34, is_path: |_| true };
     let answer = match kind {
-        "E" => evaluate(rest[1..].as_bytes()),
+        "E" => evaluate(&rest.as_bytes()[1..]),
         "C" => definition::create(&words, context).map(|_| "OK".to_owned()),
         "S" => Search::parse(&words, &Limits::default()).and_then(|search| {
             search.query.language()?;
