@@ -75,8 +75,8 @@ fn note<'f>(keys: &mut Keys, key: &Key<'_>, event: &'static str, fields: impl In
     keys.effects.event_of_subkeys(EventClass::HASH, event, keys.db(), key.bytes, fields);
 }
 
-/// The event of fields that are given a time in the past: to Redis' clients they are deleted, to Valkey's they have
-/// expired.
+/// The event of fields that are given a time in the past: to Redis' clients they are deleted, to Valkey's
+/// they have expired.
 fn event_of_past(keys: &Keys) -> &'static str {
     if keys.effects.deletions.past_times_expire { "hexpired" } else { "hdel" }
 }

@@ -558,8 +558,8 @@ pub(super) fn hostname(text: &[u8]) -> Result<(), &'static str> {
         .ok_or("Hostnames may only contain alphanumeric characters, hyphens or dots")
 }
 
-/// Checks `cluster-announce-ip`, an address or a name, as Valkey does: a text that the cluster's configuration
-/// file can hold.
+/// Checks `cluster-announce-ip`, an address or a name, as Valkey does: a text that the cluster's
+/// configuration file can hold.
 pub(super) fn announced_address(text: &[u8]) -> Result<(), &'static str> {
     let is_refused = |byte: &u8| *byte <= b',' || *byte == 0x7f || b";<=>?@[]^{|}~\\".contains(byte);
     if text.len() >= martlet_cluster::text::ADDRESS_BYTES {

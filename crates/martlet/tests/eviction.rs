@@ -366,8 +366,8 @@ fn notices_of_evicted_keys_precede_the_reply() {
     assert_eq!(tracker.read_reply().unwrap(), Reply::Array(vec![Reply::Simple(b"PONG".to_vec())]));
 }
 
-/// Ten clients are informed of each evicted key, whose name is most of what it takes: the notices weigh more than
-/// the keys, and evict none in the same go.
+/// Ten clients are informed of each evicted key, whose name is most of what it takes: the notices weigh more
+/// than the keys, and evict none in the same go.
 #[test]
 fn notices_of_evicted_keys_evict_no_keys() {
     let one_thread =

@@ -13,12 +13,14 @@ mod near;
 mod node;
 mod plan;
 mod planner;
+mod prepared;
 mod run;
 mod score;
 
 pub use best::{Best, Hit, Ranking};
 pub use evaluation::{Evaluation, Match, Scores};
-pub use plan::{Children, Expansion, Order, Plan, Prepared};
+pub use plan::{Children, Expansion, Order, Plan};
 pub use planner::{Bounds, Planned, Planner};
+pub use prepared::Prepared;
 pub use run::Run;
 pub use score::{Explanation, Scorer, Scoring};

@@ -1,6 +1,7 @@
 //! Expressions and arguments beside RediSearch.
 //!
-//! `fixtures/oracle.txt` has generated cases and what RediSearch 2.10.5 answered; they are compared always. With
+//! `fixtures/oracle.txt` has generated cases and what RediSearch 2.10.5 answered; they are compared always.
+//! With
 //! `MARTLET_SEARCH_ORACLE=HOST:PORT`, a server that may be flushed, new cases are generated as well
 //! (`MARTLET_SEARCH_CASES` many from `MARTLET_SEARCH_SEED`); `MARTLET_SEARCH_RECORD=FILE` writes the fixture.
 

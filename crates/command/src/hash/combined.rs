@@ -243,8 +243,8 @@ fn hsetex(ctx: &mut Context<'_>) -> Outcome {
             return Ok(());
         }
     }
-    // Expired fields are absent. Followers, for which they are still there, must not keep their times for the new
-    // ones.
+    // Expired fields are absent. Followers, for which they are still there, must not keep their times for the
+    // new ones.
     let depends_on_fields = options.if_exist.is_some() || matches!(options.expiry, FieldExpiry::Keep);
     if depends_on_fields && keys.write::<Hash>(&key)?.is_some_and(|hash| hash.next_expiry_ms() <= due_ms) {
         keys.expire_parts_only::<Hash>(&key, options.names());

@@ -573,8 +573,8 @@ fn fields_with_times_in_the_past_expire_or_are_deleted() {
     }
 }
 
-/// A field that has expired is deleted for followers, too, before another one takes its name: they would keep its
-/// time.
+/// A field that has expired is deleted for followers, too, before another one takes its name: they would keep
+/// its time.
 #[test]
 fn keepttl_keeps_no_time_that_has_passed() {
     let mut t = Fixture::new();

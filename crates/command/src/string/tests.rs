@@ -355,7 +355,8 @@ fn conditional_deletions() {
     assert!(t.run("DELIFEQ l a").starts_with("-WRONGTYPE"));
 }
 
-/// What a client deletes is recorded as DEL whatever the settings; what gets a time in the past as what expires.
+/// What a client deletes is recorded as DEL whatever the settings; what gets a time in the past as what
+/// expires.
 #[test]
 fn deletions_are_recorded_by_their_cause() {
     let lazy = |expiry, removal, past_times_expire| Deletions {

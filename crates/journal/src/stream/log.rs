@@ -350,8 +350,8 @@ impl Log {
         }
     }
 
-    /// Bytes of memory of what is kept for replicas: its blocks with the parts of the first and the last that hold
-    /// nothing of it, the spare one, and the marks.
+    /// Bytes of memory of what is kept for replicas: its blocks with the parts of the first and the last that
+    /// hold nothing of it, the spare one, and the marks.
     pub(super) fn memory_bytes(&self) -> u64 {
         let kept = self.end.offset - self.begin().offset;
         let before = self.spans.front().map_or(self.tail.len(), |first| first.chunk.begin());

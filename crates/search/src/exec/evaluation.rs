@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::expand::Walk;
-use super::plan::{Plan, Prepared};
+use super::plan::Plan;
 use super::planner::Planned;
+use super::prepared::Prepared;
 use super::run::Run;
 use super::score::{Explanation, Scorer, Scoring};
 use crate::Error;

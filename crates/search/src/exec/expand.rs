@@ -1,7 +1,8 @@
 //! The names that patterns stand for, in all partitions of an index, before a plan is bound.
 
 use super::node::names_of;
-use super::plan::{Expansion, Plan, Prepared};
+use super::plan::{Expansion, Plan};
+use super::prepared::Prepared;
 use crate::index::partition::Partition;
 use crate::query::pattern::{Step, TermPattern, successor};
 
@@ -102,5 +103,18 @@ impl Walk {
                 return None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Prepared {
+    /// Looks at all partitions at once: their names are counted, and expansions made.
+    #[cfg(test)]
+    pub(crate) fn of_all(plan: &Plan, partitions: &[&Partition]) -> Prepared {
+        let mut prepared = Prepared::default();
+        partitions.iter().for_each(|partition| prepared.add(plan, partition));
+        let mut walk = Walk::new();
+        while !walk.step(plan, partitions.get(walk.partition()).copied(), &mut prepared, 3) {}
+        prepared
     }
 }

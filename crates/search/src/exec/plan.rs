@@ -1,10 +1,9 @@
 //! A query without a partition: names of terms, ranges, and how they are joined.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 
 use martlet_types::geo::Area;
 
-use crate::index::DocId;
 use crate::index::numbers::Range;
 use crate::query::pattern::TermPattern;
 
@@ -129,19 +128,6 @@ pub struct Order {
 impl Order {
     /// The words of an exact phrase.
     pub const PHRASE: Order = Order { slop: Some(0), in_order: true };
-}
-
-/// Figures of all partitions, gathered before a plan is bound to one of them.
-#[derive(Clone, Debug, Default)]
-pub struct Prepared {
-    /// The number of documents of each term.
-    pub(super) terms: HashMap<Box<[u8]>, u64>,
-    /// The number of documents of each tag, by field.
-    pub(super) tags: HashMap<(usize, Box<[u8]>), u64>,
-    /// The names of each [`Expansion`] with the number of their documents.
-    pub(super) expansions: Vec<BTreeMap<Box<[u8]>, u64>>,
-    /// The vectors of each [`Plan::Near`], by partition and id.
-    pub(super) near: Vec<HashMap<(usize, DocId), f32>>,
 }
 
 impl Plan {

@@ -1,14 +1,13 @@
 //! A plan bound to a partition: the documents that it finds, a window at a time.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-#[cfg(test)]
-use super::expand::Walk;
 use super::gather::Gathered;
 use super::near::is_near;
 use super::node::{Kind, List, Node, Where, layout_of, names_of};
-use super::plan::{Expansion, Order, Plan, Prepared};
+use super::plan::{Expansion, Order, Plan};
+use super::prepared::Prepared;
 use super::score::{Explanation, Scoring, Subject, score};
 use crate::index::DocId;
 use crate::index::bits::{Bits, WINDOW};
@@ -34,57 +33,6 @@ pub struct Run {
     end: DocId,
     /// Whether the bits of the nodes are kept, for scores.
     scores: bool,
-}
-
-impl Prepared {
-    /// Adds what `plan` asks of a partition. To be called once for every partition before the first run is
-    /// made.
-    pub fn add(&mut self, plan: &Plan, partition: &Partition) {
-        let mut names = HashSet::new();
-        plan.names(&mut names);
-        for (field, name) in names {
-            let postings = names_of(partition, field).and_then(|names| names.get(name));
-            let count = postings.map_or(0, |postings| postings.len() as u64);
-            *match field {
-                None => self.terms.entry(name.into()).or_default(),
-                Some(field) => self.tags.entry((field, name.into())).or_default(),
-            } += count;
-        }
-    }
-
-    /// The names of an expansion.
-    pub(super) fn expansion_mut(&mut self, number: usize) -> &mut BTreeMap<Box<[u8]>, u64> {
-        if self.expansions.len() <= number {
-            self.expansions.resize_with(number + 1, BTreeMap::new);
-        }
-        &mut self.expansions[number]
-    }
-
-    /// Looks at all partitions at once: their names are counted, and expansions made.
-    #[cfg(test)]
-    pub(crate) fn of_all(plan: &Plan, partitions: &[&Partition]) -> Prepared {
-        let mut prepared = Prepared::default();
-        partitions.iter().for_each(|partition| prepared.add(plan, partition));
-        let mut walk = Walk::new();
-        while !walk.step(plan, partitions.get(walk.partition()).copied(), &mut prepared, 3) {}
-        prepared
-    }
-
-    fn get(&self, field: Option<usize>, name: &[u8]) -> u64 {
-        let known = match field {
-            None => self.terms.get(name),
-            Some(field) => self.tags.get(&(field, name.into())),
-        };
-        known.copied().unwrap_or(0)
-    }
-
-    fn of(&self, field: Option<usize>, name: &[u8], here: &Postings) -> u64 {
-        self.get(field, name).max(here.len() as u64)
-    }
-
-    fn knows(&self, field: Option<usize>, name: &[u8]) -> bool {
-        self.get(field, name) > 0
-    }
 }
 
 impl Run {

@@ -156,7 +156,8 @@ impl Worker {
         let recorded = self.keys.recorded;
         let mut evictor = std::mem::take(&mut self.memory.evictor);
         let mut found = true;
-        // Invalidations of what is evicted take memory, too, which must not make it evict more in the same go.
+        // Invalidations of what is evicted take memory, too, which must not make it evict more in the same
+        // go.
         let mut left = self.bytes_to_evict() as i64;
         while found && left > 0 && self.bytes_to_evict() > 0 {
             let is_over = shared.clock.elapsed_ns(began, shared.clock.raw()) >= self.memory.budget_ns;

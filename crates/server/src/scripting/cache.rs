@@ -65,8 +65,8 @@ pub struct Script {
     is_gone: AtomicBool,
     /// Unix milliseconds.
     used_ms: AtomicI64,
-    /// Which one in the cache it is, counted from the first: of those used last in one millisecond, the earlier
-    /// one leaves.
+    /// Which one in the cache it is, counted from the first: of those used last in one millisecond, the
+    /// earlier one leaves.
     arrival: AtomicU64,
 }
 

@@ -18,8 +18,8 @@ const MAX_DEPTH: usize = 1 << 12;
 #[derive(Copy, Clone, Debug)]
 enum Pending {
     Group,
-    /// `jump` is the step of a `case` that leads past a branch; of another function, how many properties there
-    /// were before its arguments.
+    /// `jump` is the step of a `case` that leads past a branch; of another function, how many properties
+    /// there were before its arguments.
     Call {
         function: Option<Function>,
         name: (usize, usize),
