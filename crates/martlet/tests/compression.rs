@@ -171,7 +171,7 @@ fn a_full_sync_is_compressed_if_both_ends_want_that() {
     assert!(fs::read(home.path().join("dump.rdb")).unwrap().starts_with(CODECS[1].1));
 }
 
-/// A peer that has announced no codec gets what it got before, whatever the parameters say.
+/// A peer without an announced codec gets a plain data set under every parameter.
 #[test]
 fn older_peers_get_plain_data_sets() {
     let others = std::env::var_os("MARTLET_PEERS").unwrap_or_default();

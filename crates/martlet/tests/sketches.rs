@@ -104,7 +104,7 @@ fn sketches_move_in_transactions_scripts_and_between_servers() {
         assert_eq!(ask(&mut client, "EXEC").items().is_none(), is_refused, "{change}");
     }
 
-    // A time to live goes to the other server as what is left of it, and may end a millisecond later there.
+    // The remaining time to live goes to the other server, and may end a millisecond later there.
     ask_ok(&mut client, "PERSIST bloom12");
     let lines = content(&server);
     let port = target.address().port();

@@ -54,7 +54,7 @@ impl Pair {
         ask(&mut self.primary, "ROLE").split(' ').next().unwrap().into()
     }
 
-    /// Waits until so many clients wait.
+    /// Waits until this number of clients waits.
     fn await_waiting(&mut self, count: usize) {
         let line = format!("blocked_clients:{count}\r");
         let primary = &mut self.primary;
@@ -114,7 +114,7 @@ fn a_failover_goes_on_while_writes_are_paused() {
             (pair.role(), ask(&mut pair.replica, "ROLE").starts_with("master")),
             ("slave".into(), true)
         );
-        // The pause goes on: it is a client's.
+        // The pause of a client goes on.
         pair.expect_unwritten();
         assert_eq!(ask(&mut pair.primary, "CLIENT UNPAUSE"), "OK");
         assert_eq!(text(&writer.read_reply().unwrap()), REPLICA);

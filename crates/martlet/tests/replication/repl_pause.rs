@@ -19,7 +19,7 @@ fn continue_process(server: &Server) {
     kill_process(Pid::from_raw(server.pid() as i32).unwrap(), Signal::CONT).unwrap();
 }
 
-/// What the primary says of its replica: its state, and whether a second connection is there.
+/// The state of the replica and of its second connection, by the primary's INFO.
 fn replicas(primary: &mut Client) -> String {
     let info = ask(primary, "INFO replication");
     let lines = info.lines().filter(|line| line.starts_with("slave") && line.contains("ip="));
@@ -53,7 +53,7 @@ fn a_process_stops_where_it_is_asked_to() {
             wait_until("the replica is known", || replicas(&mut primary).contains("wait_bgsave"));
             assert!(!replicas(&mut primary).contains("rdb-channel"));
         } else if is_replicas {
-            // Writes of now are for later: the replica applies them once it goes on.
+            // The replica applies these writes once it goes on.
             assert_eq!(ask(&mut primary, "SET during 1"), "OK");
         }
         continue_process(stopping);
