@@ -17,6 +17,7 @@ pub mod request_parser;
 pub mod script_calls;
 pub mod script_libraries;
 pub mod search_query;
+pub mod search_requests;
 pub mod search_text;
 pub mod seeds;
 pub mod series_chunk;
@@ -51,6 +52,10 @@ pub const TARGETS: &[Target] = &[
     ("script_libraries", script_libraries::check, seeds::documents),
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),
     ("sketch_fields", sketch_fields::check, sketch_fields::seeds),
+    ("search_expression", search_requests::check_expression, search_requests::expression_seeds),
+    ("search_create", search_requests::check_create, search_requests::create_seeds),
+    ("search_request", search_requests::check_search, search_requests::search_seeds),
+    ("search_aggregate", search_requests::check_aggregate, search_requests::aggregate_seeds),
     ("series_chunk", series_chunk::check, series_chunk::seeds),
     ("series_filter", series_filter::check, series_filter::seeds),
     ("series_saved", series_saved::check, series_saved::seeds),

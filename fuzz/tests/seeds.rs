@@ -129,6 +129,26 @@ fn sketch_chunks() {
 }
 
 #[test]
+fn search_expression() {
+    replay("search_expression");
+}
+
+#[test]
+fn search_create() {
+    replay("search_create");
+}
+
+#[test]
+fn search_request() {
+    replay("search_request");
+}
+
+#[test]
+fn search_aggregate() {
+    replay("search_aggregate");
+}
+
+#[test]
 fn series_chunk() {
     replay("series_chunk");
 }
