@@ -148,7 +148,7 @@ static PHSET: Command<Handler> = command("phset", -7, phset as Handler)
     .flags(WRITES_FAST)
     .keys(RW_UPDATE)
     .acl(Acl::PATHHASH)
-    .syntax("key:k0 path [condition(FNX|FXX)] fields=FIELDS(numfields:i *data(field value))")
+    .syntax("key:k0 path ?condition(FNX|FXX) fields=FIELDS(numfields:i *data(field value))")
     .doc(
         Group::PathHash,
         "9.2.0",

@@ -97,7 +97,7 @@ pub(super) static PHLONGEST: Command<Handler> = command("phlongest", -3, phlonge
     .flags(Flags::READONLY)
     .keys(RO_ACCESS)
     .acl(Acl::PATHHASH)
-    .syntax("key:k0 query [LENGTH] [values(WITHVALUES|fields=FIELDS(numfields:i *field))]")
+    .syntax("key:k0 query ?LENGTH ?values(WITHVALUES|fields=FIELDS(numfields:i *field))")
     .doc(
         Group::PathHash,
         "9.2.0",
@@ -121,8 +121,8 @@ pub(super) static PHPREFIXES: Command<Handler> = command("phprefixes", -3, phpre
     .keys(RO_ACCESS)
     .acl(Acl::PATHHASH)
     .syntax(
-        "key:k0 query [LENGTHS] [values(WITHVALUES|fields=FIELDS(numfields:i *field))] [count=COUNT:i] \
-         [max-path-bytes=MAXPATHLEN:i]",
+        "key:k0 query ?LENGTHS ?values(WITHVALUES|fields=FIELDS(numfields:i *field)) ?count=COUNT:i \
+         ?max-path-bytes=MAXPATHLEN:i",
     )
     .doc(
         Group::PathHash,

@@ -68,7 +68,7 @@ pub(super) static PHSCAN: Command<Handler> = command("phscan", -3, phscan as Han
     .flags(Flags::READONLY)
     .keys(RO_ACCESS)
     .acl(Acl::PATHHASH)
-    .syntax("key:k0 cursor [prefix=PREFIX] [count=COUNT:i] [WITHVALUES]")
+    .syntax("key:k0 cursor ?prefix=PREFIX ?count=COUNT:i ?WITHVALUES")
     .doc(
         Group::PathHash,
         "9.2.0",
