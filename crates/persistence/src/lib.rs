@@ -31,6 +31,7 @@ use aof::AppendLog;
 use background::Background;
 pub use background::EmptyFile;
 pub use host::{Commands, Condition, Host, Libraries, Publish, Resolved, StreamName, StreamPlace};
+pub use martlet_rdb::frames;
 pub use martlet_rdb::pack::Codec;
 pub use received::{Beside, NewFile};
 use saver_pool::SaverPool;

@@ -8,6 +8,7 @@
 
 pub mod crc64;
 pub mod envelope;
+pub mod frames;
 pub mod input;
 pub mod intset;
 pub mod listpack;

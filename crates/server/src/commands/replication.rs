@@ -319,6 +319,7 @@ fn capability_of(name: &[u8]) -> u32 {
         // Valkey's replicas take a plain stream behind either.
         b"lz4" | b"martlet-lz4" => capability::LZ4,
         b"zstd" | b"martlet-zstd" => capability::ZSTD,
+        b"martlet-frames" => capability::FRAMES,
         _ => 0,
     }
 }

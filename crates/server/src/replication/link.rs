@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use martlet_journal::stream::Reader;
 use martlet_net::{Backend, Buffer, Token};
+use martlet_persistence::frames::FrameWriter;
 use martlet_protocol::reply::Reply;
 
 use super::feed::Next;
@@ -15,10 +16,13 @@ use super::primary::{Phase, Replica};
 use super::source::{Given, ReplicaLink, Source, Taker};
 use crate::clients::flag;
 use crate::connection::Connection;
+use crate::persistence::settings::repl_codec;
 use crate::registry::Entry;
 use crate::runtime::Worker;
 use crate::slow_path::SessionFlags;
 
+/// Compressed frames that a replica gets in one turn, of at most 64 KB each: other clients wait for them.
+const FRAMES_PER_TURN: usize = 4;
 /// Bytes that a replica's connection may have on their way.
 const WINDOW_BYTES: usize = 1 << 20;
 
@@ -47,7 +51,7 @@ impl Worker {
     }
 
     fn feed_replica(&mut self, backend: &mut dyn Backend, connection: &mut Connection) {
-        let mut sent = 0;
+        let (mut sent, mut frames) = (0, 0);
         // Behind a change of the stream's id the output does not belong to the id that the replica knows.
         let is_leaving = connection.info.killed.load(Ordering::Acquire);
         while !is_leaving && !connection.closing && connection.out.is_empty() {
@@ -59,6 +63,13 @@ impl Worker {
             let next = match (&connection.slot_feed, &mut connection.replica) {
                 (Some(taker), _) => next_of_slots(taker),
                 (None, Some(link)) => {
+                    if link.compresses() {
+                        frames += 1;
+                        if frames > FRAMES_PER_TURN {
+                            self.outbox_has_more(true);
+                            break;
+                        }
+                    }
                     if std::mem::take(&mut link.gathers) {
                         backend.gather(connection.token);
                     }
@@ -121,6 +132,8 @@ impl Worker {
         let link = self.replica_link(connection);
         link.source = source;
         link.gathers = gathers;
+        let codec = link.replica.stream_codec(repl_codec(self.config.current()));
+        link.frames = codec.map(|codec| Box::new(FrameWriter::new(codec)));
         let replica = link.replica.clone();
         replica.acked_ms.store(self.now_ms, Ordering::Relaxed);
         replica.waits_since_ms.store(self.now_ms, Ordering::Relaxed);
@@ -138,7 +151,7 @@ impl Worker {
         let info = &connection.info;
         connection.replica.get_or_insert_with(|| {
             let replica = Arc::new(Replica::new(info.clone()));
-            Box::new(ReplicaLink { replica, source: Source::Nothing, gathers: false })
+            Box::new(ReplicaLink { replica, source: Source::Nothing, gathers: false, frames: None })
         })
     }
 

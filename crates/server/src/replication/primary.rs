@@ -78,6 +78,8 @@ pub mod capability {
     pub const LZ4: u32 = 32;
     /// Wants data sets that Zstd has compressed as a whole.
     pub const ZSTD: u32 = 64;
+    /// Reads a stream of commands in compressed frames.
+    pub const FRAMES: u32 = 128;
     /// What holds for all connections of one replica.
     pub const OF_SERVER: u32 = MARTLET | LZ4 | ZSTD;
 
@@ -224,6 +226,11 @@ impl Replica {
     pub fn codec(&self, strongest: Option<Codec>) -> Option<Codec> {
         let weaker = strongest.filter(|codec| *codec == Codec::Zstd).map(|_| Codec::Lz4);
         [strongest, weaker].into_iter().flatten().find(|codec| self.can(capability::of_codec(*codec)))
+    }
+
+    /// How the stream of commands is compressed on its way: as its data set, if it reads frames.
+    pub fn stream_codec(&self, strongest: Option<Codec>) -> Option<Codec> {
+        self.codec(strongest).filter(|_| self.can(capability::FRAMES))
     }
 
     /// Whether it reads a file that is compressed so.

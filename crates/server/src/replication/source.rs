@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use martlet_journal::stream::{FellBehind, Reader};
+use martlet_journal::stream::{Chunk, FellBehind, Reader};
 use martlet_net::Buffer;
+use martlet_persistence::frames::{FRAME_BYTES, FrameWriter};
 
 use super::feed::{Feed, Next};
 use super::primary::{Phase, Replica};
@@ -63,6 +64,8 @@ pub struct ReplicaLink {
     pub source: Source,
     /// The kernel is to gather its output (`repl-disable-tcp-nodelay`), and the option is not set yet.
     pub(super) gathers: bool,
+    /// Puts the stream into compressed frames, if both ends want that.
+    pub(super) frames: Option<Box<FrameWriter>>,
 }
 
 /// A replica's next output.
@@ -103,12 +106,13 @@ impl ReplicaLink {
                 },
                 Source::Stream(mut reader) => {
                     let next = reader.next();
+                    let most = if self.frames.is_some() { FRAME_BYTES } else { PIECE_BYTES };
                     if let Ok(Some(chunk)) = &next {
-                        reader.advance(chunk.len().min(PIECE_BYTES));
+                        reader.advance(chunk.len().min(most));
                     }
                     self.source = Source::Stream(reader);
                     return match next {
-                        Ok(Some(chunk)) => Given::Bytes(Buffer::Part(Box::new(chunk.part(0, PIECE_BYTES)))),
+                        Ok(Some(chunk)) => self.give(chunk.part(0, most)),
                         Ok(None) => Given::Nothing,
                         Err(FellBehind) => Given::Lost("overcoming of output buffer limits"),
                     };
@@ -119,6 +123,20 @@ impl ReplicaLink {
                 }
             }
         }
+    }
+
+    /// A part of the stream as it is sent.
+    fn give(&mut self, part: Chunk) -> Given {
+        let Some(frames) = &mut self.frames else { return Given::Bytes(Buffer::Part(Box::new(part))) };
+        match frames.frame(&part) {
+            Ok(frame) => Given::Bytes(Buffer::Part(Box::new(frame))),
+            Err(_) => Given::Lost("a failure of the stream's compression"),
+        }
+    }
+
+    /// Whether its next output is compressed first.
+    pub(super) fn compresses(&self) -> bool {
+        self.frames.is_some() && matches!(self.source, Source::Stream(_))
     }
 
     /// Bytes of the stream that wait for it.

@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex};
 
 use martlet_base::sync::Alone;
 use martlet_base::sync::lock;
-use martlet_client::stream::Stream;
 use martlet_command::Control;
 use martlet_command::transaction::{Assembler, OutOfPlace, Queue, Step};
 use martlet_journal::{Position, REPLICAS};
 use martlet_protocol::request::{Args, Parsed, Partial, RequestLimits, parse};
 
 use super::gathered::Gathered;
+use super::incoming::Incoming;
 use super::parallel_apply::{ApplySession, Plan, Work};
 use super::runner::{Runner, Runners, report_propagation_error};
 use crate::connection::Connection;
@@ -120,7 +120,7 @@ pub struct ApplyQueue {
     thread: usize,
     generation: u64,
     /// The source of the stream. A reader adds the read bytes while this is locked.
-    stream: Arc<Mutex<Stream>>,
+    stream: Arc<Mutex<Incoming>>,
     waiting: Mutex<Waiting>,
     /// Bytes received, applied or not.
     received_bytes: AtomicU64,
@@ -142,7 +142,7 @@ impl ApplyQueue {
         generation: u64,
         mut connection: Box<Connection>,
         another: impl Fn() -> Box<Connection>,
-        stream: Arc<Mutex<Stream>>,
+        stream: Arc<Mutex<Incoming>>,
         gathered: Option<Gathered>,
     ) -> Arc<ApplyQueue> {
         let received = gathered.as_ref().map_or(0, Gathered::len);
@@ -204,7 +204,8 @@ impl ApplyQueue {
             }
         };
         let mut bytes = Vec::new();
-        while !stream.is_secure() && bytes.len() < WAITING_MAX_BYTES && is_readable(&*stream) {
+        let may_read = |stream: &Incoming| stream.has_frame() || !stream.is_secure() && is_readable(stream);
+        while bytes.len() < WAITING_MAX_BYTES && may_read(&stream) {
             if !stream.read_some(&mut bytes).is_ok_and(|count| count > 0) {
                 break;
             }

@@ -29,7 +29,7 @@ impl Link {
         }
         tracing::info!("Starting to receive RDB and replication stream in parallel.");
         main.set_state(LinkState::Sync);
-        channel.main = Some(Box::new(MainChannel::new(main)));
+        channel.main = Some(Box::new(MainChannel::new(main)?));
         channel.synchronize(Some((begun.id, begun.offset)))?;
         let Some(main) = channel.main.take() else { return Err(Ended::Changed) };
         drop(channel);

@@ -41,13 +41,22 @@ pub struct Greeting {
 impl Greeting {
     /// The capabilities that only this server's kind has.
     ///
-    /// A Valkey that knows `lz4` compresses the stream of commands, too, which is not read here; so codecs
+    /// A Valkey that knows `lz4` compresses the stream of commands in a form that is not read here; so codecs
     /// have names of their own.
     pub(super) fn own_capabilities(&self) -> &'static [&'static [u8]] {
         match self.codec {
             None => &[b"capa", b"martlet"],
-            Some(Codec::Lz4) => &[b"capa", b"martlet", b"capa", b"martlet-lz4"],
-            Some(Codec::Zstd) => &[b"capa", b"martlet", b"capa", b"martlet-zstd", b"capa", b"martlet-lz4"],
+            Some(Codec::Lz4) => &[b"capa", b"martlet", b"capa", b"martlet-lz4", b"capa", b"martlet-frames"],
+            Some(Codec::Zstd) => &[
+                b"capa",
+                b"martlet",
+                b"capa",
+                b"martlet-zstd",
+                b"capa",
+                b"martlet-lz4",
+                b"capa",
+                b"martlet-frames",
+            ],
         }
     }
 

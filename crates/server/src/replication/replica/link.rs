@@ -10,12 +10,12 @@ use std::time::Duration;
 use martlet_base::disk::error_text;
 use martlet_base::sync::lock;
 use martlet_client::address::Address;
-use martlet_client::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::apply::ApplyQueue;
 use super::gathered::Gathered;
 use super::handshake::{Greeting, Refused};
+use super::incoming::Incoming;
 use super::state::{LinkState, Replica, Unloadable};
 use crate::config::Primary;
 use crate::outgoing::{self, is_readable};
@@ -61,6 +61,10 @@ pub(super) fn broken(text: impl Into<String>) -> Ended {
     Ended::Broken(text.into())
 }
 
+fn unreadable(error: io::Error) -> Ended {
+    broken(format!("I/O error reading from master: {}", error_text(&error)))
+}
+
 pub(super) fn set_state(shared: &Shared, generation: u64, state: LinkState) {
     shared.replication.replica.update(|status| {
         if status.generation == generation {
@@ -79,7 +83,7 @@ pub(super) struct Link {
     pub(super) generation: u64,
     /// A thread that changes the role reads from it, too, behind the closed gate: locked only to read
     /// available bytes, and to send.
-    pub(super) stream: Arc<Mutex<Stream>>,
+    pub(super) stream: Arc<Mutex<Incoming>>,
     /// Its socket, to wait for.
     socket: OwnedFd,
     /// Where the stream of commands goes, once it has begun.
@@ -106,7 +110,7 @@ impl Link {
         let heard = shared.clock.raw();
         let replica = &shared.replication.replica;
         let socket = stream.as_fd().try_clone_to_owned().map_err(socket_error)?;
-        let (stream, received) = (Arc::new(Mutex::new(stream)), Vec::new());
+        let (stream, received) = (Arc::new(Mutex::new(Incoming::new(stream))), Vec::new());
         Ok(Link { shared, replica, generation, stream, socket, queue: None, received, heard, main: None })
     }
 
@@ -149,6 +153,11 @@ impl Link {
         let sockets = [Some(event), main, own];
         let mut waited: Vec<_> =
             sockets.iter().flatten().map(|socket| PollFd::new(*socket, PollFlags::IN)).collect();
+        let [main_has_frame, has_frame] = [
+            main.is_some() && self.main.as_ref().is_some_and(|main| main.link.has_frame()),
+            reads && self.has_frame(),
+        ];
+        let most = if main_has_frame || has_frame { Duration::ZERO } else { most };
         let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
         match poll(&mut waited, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -160,16 +169,18 @@ impl Link {
         if woken {
             let _ = rustix::io::read(event, &mut [0_u8; 8]);
         }
-        if main_is_readable && let Some(main) = &mut self.main {
+        if (main_is_readable || main_has_frame)
+            && let Some(main) = &mut self.main
+        {
             main.receive();
         }
-        if is_readable { self.receive() } else { Ok(()) }
+        if is_readable || has_frame { self.receive() } else { Ok(()) }
     }
 
     /// Takes in what there is to be received.
     pub(super) fn receive(&mut self) -> Result<(), Ended> {
         let mut stream = lock(&self.stream);
-        if !is_readable(&self.socket) {
+        if !stream.has_frame() && !is_readable(&self.socket) {
             // The thread that changes the role has taken it.
             return Ok(());
         }
@@ -186,11 +197,20 @@ impl Link {
                 self.replica.update(|status| status.heard_ms = now_ms);
             }
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-            Err(error) => {
-                return Err(broken(format!("I/O error reading from master: {}", error_text(&error))));
-            }
+            Err(error) => return Err(unreadable(error)),
         }
         Ok(())
+    }
+
+    /// Whether more of the stream can be taken without the socket.
+    fn has_frame(&self) -> bool {
+        lock(&self.stream).has_frame()
+    }
+
+    /// What comes from here on is the stream of commands.
+    pub(super) fn begin_stream(&mut self) -> Result<(), Ended> {
+        let begun = lock(&self.stream).begin_stream(&mut self.received);
+        begun.map_err(unreadable)
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Ended> {
@@ -234,11 +254,12 @@ pub(super) struct MainChannel {
 }
 
 impl MainChannel {
-    pub fn new(mut link: Link) -> MainChannel {
+    pub fn new(mut link: Link) -> Result<MainChannel, Ended> {
+        link.begin_stream()?;
         let figures = &link.replica.gathered;
         let mut gathered = Gathered::new(figures, &link.shared.config.snapshot());
         gathered.push(&std::mem::take(&mut link.received));
-        MainChannel { gathered, link, failure: None, has_reached_limit: false }
+        Ok(MainChannel { gathered, link, failure: None, has_reached_limit: false })
     }
 
     /// Whether its input is to be received.

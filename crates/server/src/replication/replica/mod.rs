@@ -15,6 +15,7 @@ mod full_sync;
 pub mod gather;
 pub mod gathered;
 pub mod handshake;
+mod incoming;
 mod link;
 mod load;
 mod own_keys;

@@ -24,6 +24,7 @@ impl Link {
         failure: Option<String>,
     ) -> Result<(), Ended> {
         self.heard = self.shared.clock.raw();
+        self.begin_stream()?;
         let connection = self.connection(primary);
         let info = connection.info.clone();
         self.shared.clients.add(info.clone());
