@@ -468,8 +468,9 @@ parameter_table! {
     /// Replicas that start a full sync before the delay is over; 0 waits
     repl_diskless_sync_max_replicas: u32 = 0
         => "repl-diskless-sync-max-replicas", Integer(0, INT_MAX), MODIFIABLE, Honoured;
-    /// Compress a full sync's data set as a whole between servers of this kind: `lz4` (or `yes`) or `zstd`,
-    /// as both ends have it (Valkey 9.2); a number, Redis 8.10's level, compresses nothing
+    /// Compress full syncs, and the stream behind them, between servers of this kind: `lz4` (or `yes`) or
+    /// `zstd`, as both ends had it when the link began (Valkey 9.2); a number, Redis 8.10's level, compresses
+    /// nothing
     repl_compression: String = "no".into() => "repl-compression", TEXT, MODIFIABLE, Honoured;
     /// How a replica loads a full sync from the socket
     repl_diskless_load: ReplDisklessLoad = ReplDisklessLoad::Disabled

@@ -2,7 +2,11 @@
 //! processes.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use martlet_client::blocking::Client;
@@ -121,7 +125,11 @@ fn torn_files_are_refused(directory: &Path, file: &Path, bytes: &[u8], options: 
 }
 
 fn follow(replica: &Server, primary: &Server) {
-    run(replica, &format!("REPLICAOF 127.0.0.1 {}", primary.address().port()));
+    follow_at(replica, primary.address());
+}
+
+fn follow_at(replica: &Server, primary: SocketAddr) {
+    run(replica, &format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     until("the link", || info(replica, "master_link_status") == "up");
 }
 
@@ -238,4 +246,118 @@ fn path_hashes_survive_every_kind_of_file() {
     let (_, json) = martlet(&["convert", name, "-", "--json-lines"]);
     let paths = r#""type":"pathhash","expiry_ms":4000000000000,"value":[["",[["root","value"]]],["0",[["worker","0"],["f",""]]]"#;
     assert!(json.contains(paths), "{json}");
+}
+
+fn number(server: &Server, field: &str) -> u64 {
+    info(server, field).parse().unwrap()
+}
+
+/// Writes of one client, in transactions and without, large and small, and WAIT behind them.
+fn write_and_wait(primary: &Server, round: usize) {
+    let mut client = Client::connect(primary.address()).unwrap();
+    for i in 0..1_000 {
+        let (key, value) = (format!("r{round}:{i}"), format!("{{\"name\":\"user {i}\",\"round\":{round}}}"));
+        client.command(&["SET", &key, &value]).unwrap();
+    }
+    client.command(&["MULTI"]).unwrap();
+    client.command(&["INCR", "counter"]).unwrap();
+    client.command(&["RPUSH", "list", &"a long element ".repeat(30_000)]).unwrap();
+    client.command(&["EXEC"]).unwrap();
+    let reply = client.command(&["WAIT", "1", "20000"]).unwrap();
+    assert_eq!(reply.integer(), Some(1), "{}", primary.log());
+}
+
+/// Offsets, WAIT and partial syncs count plain bytes, whatever is on the wire.
+#[test]
+fn the_stream_is_compressed_if_both_ends_want_that() {
+    let mut plain = 0;
+    for (codec, channel) in [("no", "no"), ("lz4", "no"), ("lz4", "yes"), ("zstd", "no"), ("zstd", "yes")] {
+        let [home, other, third] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let options =
+            ["--repl-compression", codec, "--repl-diskless-sync-delay", "0", "--repl-rdb-channel", channel];
+        let primary = start(home.path(), &options);
+        let replica = start(other.path(), &options);
+        follow(&replica, &primary);
+        // Another one follows the replica, by a link of its own.
+        let last = start(third.path(), &["--repl-compression", "no"]);
+        follow(&last, &replica);
+        let before = number(&primary, "total_net_repl_output_bytes");
+        for round in 0..3 {
+            write_and_wait(&primary, round);
+        }
+        let sent = number(&primary, "total_net_repl_output_bytes") - before;
+        let offset = number(&primary, "master_repl_offset");
+        println!("{codec}, {channel}: {sent} bytes on the wire, offset {offset}");
+        if plain == 0 {
+            plain = sent;
+        }
+        assert_eq!(sent < plain / 3, codec != "no", "{codec}: {sent} of {plain}");
+        let full = number(&primary, "sync_full");
+        for round in 3..6 {
+            let before = number(&primary, "sync_partial_ok");
+            assert_eq!(run(&primary, "CLIENT KILL TYPE replica"), "1");
+            write_and_wait(&primary, round);
+            assert_eq!(number(&primary, "sync_partial_ok"), before + 1, "{}", replica.log());
+        }
+        assert_eq!(number(&primary, "sync_full"), full);
+        assert_follows(&replica, &primary, "primary");
+        assert_follows(&last, &primary, "last");
+        until("equal offsets", || {
+            info(&replica, "slave_repl_offset") == info(&primary, "master_repl_offset")
+        });
+    }
+}
+
+/// Passes connections on to a server. Once `spoils` is set, one byte of the server's next output is another.
+fn relay(to: SocketAddr, spoils: Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(to) else { return };
+            let (back, there) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let never = Arc::default();
+            std::thread::spawn(move || pass(client, there, &never));
+            let spoils = spoils.clone();
+            std::thread::spawn(move || pass(server, back, &spoils));
+        }
+    });
+    address
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, spoils: &AtomicBool) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(len @ 1..) = from.read(&mut bytes) {
+        if spoils.swap(false, Ordering::SeqCst) {
+            bytes[len / 2] ^= 0x10;
+        }
+        if to.write_all(&bytes[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn a_damaged_frame_ends_the_link_and_the_stream_goes_on_behind_the_last_whole_one() {
+    let [home, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    for codec in ["lz4", "zstd"] {
+        let options = ["--repl-compression", codec, "--repl-diskless-sync-delay", "0"];
+        let primary = start(home.path(), &options);
+        let replica = start(other.path(), &options);
+        let spoils = Arc::new(AtomicBool::new(false));
+        follow_at(&replica, relay(primary.address(), spoils.clone()));
+        write_and_wait(&primary, 0);
+        let full = number(&primary, "sync_full");
+        for round in 1..4 {
+            spoils.store(true, Ordering::SeqCst);
+            run(&primary, &format!("SET {round} {}", "a-value-damaged-on-its-way".repeat(1_000)));
+            write_and_wait(&primary, round);
+            assert!(!spoils.load(Ordering::SeqCst));
+            assert_follows(&replica, &primary, "damaged");
+            let times = replica.logged("I/O error reading from master: a frame", round);
+            assert_eq!(times, round, "{}", replica.log());
+        }
+        assert_eq!(number(&primary, "sync_full"), full, "{}", replica.log());
+    }
 }
