@@ -34,7 +34,7 @@ const STORED: u8 = 3;
 const PACKED_MAX_BYTES: usize = FRAME_BYTES + 256;
 /// How far back LZ4's blocks refer.
 const WINDOW_BYTES: usize = 64 << 10;
-/// Fewer bytes are left to LZ4, which knows what came before; each frame of Zstd begins anew.
+/// Fewer bytes are left to LZ4, whose blocks refer to earlier ones; each frame of Zstd begins anew.
 const ZSTD_MIN_BYTES: usize = 16 << 10;
 /// Bytes before the first block of the LZ4 frame: its magic number, its descriptor and that one's checksum.
 const LZ4_HEADER_BYTES: usize = 7;
@@ -62,7 +62,7 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Frames of this codec, and where that is shorter, of a weaker one.
+    /// Frames of this codec; with Zstd, small ones are of LZ4.
     pub fn new(codec: Codec) -> FrameWriter {
         let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Linked);
         let lz4 = FrameEncoder::with_frame_info(info, Vec::new());
@@ -136,7 +136,7 @@ pub struct FrameReader {
     failure: Option<Error>,
 }
 
-/// What a frame says about itself.
+/// A frame's lengths, codec and checksum.
 struct Header {
     codec: u8,
     packed: usize,
