@@ -336,7 +336,9 @@ fn notices_of_evicted_keys_precede_the_reply() {
         assert_eq!(items[0].text().unwrap(), b"invalidate");
         items[1].clone()
     };
-    let (server, mut client) = start(&["--enable-debug-command", "yes"]);
+    // One thread: another one's read looks at the memory only once it has itself added its slack, so that the
+    // thread of SETBIT or periodic work may be first to evict, and its notice arrives by mail.
+    let (server, mut client) = start(&["--io-threads", "1", "--enable-debug-command", "yes"]);
     let mut tracker = Client::connect(server.address()).unwrap();
     for words in [&["HELLO", "3"][..], &["CLIENT", "TRACKING", "ON"], &["SETEX", "volatile", "10000", "x"]] {
         ok(&mut tracker, words);
