@@ -1,4 +1,5 @@
-//! The parsers of search on any bytes: expressions, and the arguments of FT.CREATE, FT.SEARCH and FT.AGGREGATE.
+//! The parsers of search on any bytes: expressions, and the arguments of FT.CREATE, FT.SEARCH and
+//! FT.AGGREGATE.
 
 use martlet_search::aggregate::expression::{Expression, Row, Scratch, Slot};
 use martlet_search::aggregate::request::Aggregate;
