@@ -300,7 +300,7 @@ fn a_pause_of_clients_holds_their_requests() {
     let (mut first, mut reader, mut writer) = (connect(), connect(), connect());
     let began = Instant::now();
     assert_eq!(flat(&first.command(&["CLIENT", "PAUSE", "400", "WRITE"]).unwrap()), ["OK"]);
-    // What reads is served; PUBLISH waits, and what its client sent behind it.
+    // Reads are served; PUBLISH waits, with the later requests of its client.
     writer.send(&["PUBLISH", "channel", "text"]).unwrap();
     writer.send(&["PING"]).unwrap();
     assert_eq!(flat(&reader.command(&["PING"]).unwrap()), ["PONG"]);

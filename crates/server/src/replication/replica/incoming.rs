@@ -1,7 +1,7 @@
 //! The bytes that come from the primary: plain, or a stream in compressed frames, which its first byte shows.
 //!
-//! Invariant: no more than a read's bytes are put out at once. The socket is read only while no whole frame is
-//! left; behind a damaged frame every read fails.
+//! Invariant: no more than a read's bytes are put out at once. The socket is read only while no whole frame
+//! is left; behind a damaged frame every read fails.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
