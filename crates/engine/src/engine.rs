@@ -11,12 +11,13 @@ use martlet_journal::Journal;
 use martlet_keyspace::{Db, DueClock, Shard, shard_of};
 
 use crate::counters::Counters;
+use crate::follow::{Follower, Followers};
 use crate::hidden::HiddenSlots;
 use crate::hooks::Hooks;
 use crate::lazyfree::LazyFree;
 use crate::names::NameCuts;
 use crate::shards::LockedShards;
-use crate::snapshot::{Part, Snapshot};
+use crate::snapshot::{Observer, Part, Snapshot};
 
 /// The data under a shard's lock.
 #[derive(Default)]
@@ -81,6 +82,7 @@ pub struct Engine {
     /// The cut of names under way, if there is one.
     pub(crate) names: NameCuts,
     parts: Box<[PartCell]>,
+    pub(crate) followers: Followers,
     /// Slots whose keys are on their way here.
     pub hidden: HiddenSlots,
     /// The clock of [`Lrfu`](crate::Lrfu); the evicting thread advances it, once in a tick.
@@ -130,9 +132,21 @@ impl Engine {
             snapshot: CachePadded::new(Snapshot::new(threads)),
             names: NameCuts::default(),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
+            followers: Followers::default(),
             hidden: HiddenSlots::default(),
             eviction_clock: AtomicU64::new(0),
         })
+    }
+
+    /// Sets what follows the keys; false if there is a follower already. [`Engine::follow`] begins.
+    pub fn set_follower(&self, follower: &'static dyn Follower) -> bool {
+        self.followers.set(follower)
+    }
+
+    /// Begins or ends asking the follower about the keys that change. A shard that is locked after the begin
+    /// holds what was changed before, and reports what is changed afterwards.
+    pub fn follow(&self, begins: bool) {
+        self.snapshot.observe(Observer::Follower, begins && self.followers.get().is_some());
     }
 
     /// The clock of evictions, in ticks.

@@ -4,6 +4,7 @@
 mod alone;
 mod caching;
 mod due;
+mod following;
 mod locking;
 pub(crate) mod moment;
 pub(crate) mod names;
@@ -26,6 +27,7 @@ use triomphe::Arc;
 use crate::counters::Counters;
 use crate::effects::{Cause, Effects};
 use crate::engine::{Engine, ShardState};
+use crate::follow::ChangedKeys;
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
 use crate::lazyfree::LazyFree;
 use crate::shards::LockedShards;
@@ -79,6 +81,8 @@ pub struct Keys {
     wanted_shards: Vec<usize>,
     /// For random choices.
     pub random: Random,
+    /// Changed keys that the follower wants.
+    followed: ChangedKeys,
     /// A script's changes.
     pub(crate) undo: Undo,
 }
@@ -103,6 +107,7 @@ impl Keys {
             gave_up: false,
             wanted_shards: Vec::new(),
             random,
+            followed: ChangedKeys::default(),
             undo: Undo::default(),
         }
     }
@@ -249,6 +254,7 @@ impl Keys {
     fn preserve_now(&mut self, key: &Key<'_>) {
         self.counters.change.set();
         self.end_change();
+        self.note_followed(key);
         let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
         if self.undo.is_on() {
             self.undo.keep(&state.keys, self.view.db, key);
@@ -595,7 +601,8 @@ impl Keys {
 
     /// As [`Keys::preserve`] of a key whose time has come, which a snapshot does not ask for: a cut of
     /// names shows it where its time had not come then.
-    fn note_name(&mut self, key: &Key<'_>) {
+    fn note_expiring(&mut self, key: &Key<'_>) {
+        self.note_followed(key);
         if self.engine.snapshot.has(Observer::Names) {
             let (state, part) = self.engine.state_and_part(&mut self.locked, key.shard());
             self.engine.names.note(&mut part.names, &state.keys, self.view.db, key);
@@ -604,7 +611,7 @@ impl Keys {
 
     #[cold]
     fn delete_expired(&mut self, key: &Key<'_>) {
-        self.note_name(key);
+        self.note_expiring(key);
         let kept = self.db_of_mut(key).delete(key, LazyFree::EFFORT);
         self.discard(kept.flatten());
         self.after_expiry(key);
@@ -667,7 +674,9 @@ impl Keys {
                 break;
             };
             self.discard(kept);
-            self.after_expiry(&Key::new(&name));
+            let key = Key::new(&name);
+            self.note_followed(&key);
+            self.after_expiry(&key);
             self.counters.expired_keys_unmet.add(1);
             expired += 1;
         }
@@ -712,6 +721,9 @@ impl Keys {
             }
         }
         self.forget_cached();
+        if let Some(follower) = self.follower() {
+            follower.emptied(db);
+        }
         removed
     }
 
@@ -738,6 +750,9 @@ impl Keys {
             for db in [a, b] {
                 state.hooks.blocked_keys(db).for_each(|key| self.ready.note(db, key));
             }
+        }
+        if let Some(follower) = self.follower() {
+            follower.swapped(a, b);
         }
     }
 }

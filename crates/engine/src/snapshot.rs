@@ -265,7 +265,8 @@ impl Part {
     }
 }
 
-/// A reader of the keys as they were at one instant, to which a change must show what it changes before.
+/// What a change must show what it changes before: readers of the keys as they were at one instant, and what
+/// follows the keys.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Observer {
@@ -273,13 +274,16 @@ pub(crate) enum Observer {
     Snapshot = 1,
     /// A cut of names.
     Names = 2,
+    /// A [`Follower`](crate::Follower) that wants keys.
+    Follower = 4,
 }
 
 /// The engine's part of the snapshot under way.
 #[derive(Default)]
 pub struct Snapshot {
     /// What changes have to be shown to: [`Observer`]s, a bit for each. The snapshot's rises behind the
-    /// closed gate only, that of names with every shard locked.
+    /// closed gate only, that of names with every shard locked,
+    /// that of the follower before it locks the first shard whose keys it reads.
     observers: AtomicU8,
     /// Counts them.
     pub(crate) epoch: AtomicU64,

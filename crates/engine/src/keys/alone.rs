@@ -60,6 +60,9 @@ impl Keys {
                 state.hooks.blocked_keys(db).for_each(|key| self.ready.note(db, key));
             }
         }
+        if let Some(follower) = self.follower() {
+            follower.replaced();
+        }
     }
 
     /// Begins a snapshot: this instant is the cut. All shards are locked, and no snapshot is under way.

@@ -78,6 +78,9 @@ impl Keys {
         if self.change.is_some() {
             self.end_change();
         }
+        if !self.followed.is_empty() {
+            self.report_followed();
+        }
         self.engine.release(&mut self.locked);
     }
 
@@ -87,6 +90,7 @@ impl Keys {
         self.effects.abandon();
         (self.dirty, self.gave_up) = (0, false);
         self.change = None;
+        self.followed.clear();
         self.engine.release(&mut self.locked);
     }
 

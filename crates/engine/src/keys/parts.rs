@@ -167,6 +167,7 @@ impl Keys {
         if expired.count == 0 {
             return;
         }
+        self.note_followed(key);
         self.counters.expired_fields.add(expired.count as u64);
         self.effects.event_of_subkeys(T::CLASS, T::EXPIRED, self.view.db, key.bytes, expired.names);
         self.signal_by_server(key);
