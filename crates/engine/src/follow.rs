@@ -1,4 +1,4 @@
-//! A follower of the keys: what is kept beside them, as indexes are, is told of each change before the
+//! A follower of the keys, as the catalogue of indexes is: each change is reported to it before the
 //! change's shards are unlocked.
 //!
 //! Invariant: a key that a thread notes here changes only under the locks that it is reported under.

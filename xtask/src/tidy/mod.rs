@@ -31,6 +31,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("spec", &["base", "protocol"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "spec", "types"]),
     ("journal", &["base", "protocol"]),
+    ("indexes", &["base", "types", "keyspace", "engine", "json", "values", "search"]),
     (
         "command",
         &[

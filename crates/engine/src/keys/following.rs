@@ -1,4 +1,4 @@
-//! What the follower of the keys is told; see [`Follower`].
+//! The reports to the follower of the keys; see [`Follower`].
 
 use martlet_keyspace::Key;
 

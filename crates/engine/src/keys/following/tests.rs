@@ -1,4 +1,4 @@
-//! What a follower is told makes it equal to the keys.
+//! A follower that mirrors the reports equals the keys.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

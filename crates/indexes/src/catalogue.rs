@@ -1,0 +1,248 @@
+//! The indexes of a server by their names and aliases.
+//!
+//! Readers, which are all writers of keys, see them published as a whole; changes of the catalogue come one
+//! after another.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use martlet_base::sync::lock;
+use martlet_engine::Engine;
+use martlet_search::Error;
+use martlet_search::definition::Altered;
+use martlet_search::schema::Definition;
+
+use crate::index::KeyIndex;
+use crate::prefixes::Prefixes;
+use crate::scan::{Scanner, Scans};
+
+/// The most indexes of a server.
+pub const INDEXES_MAX: usize = 16_384;
+
+/// The most aliases of a server.
+const ALIASES_MAX: usize = 4 * INDEXES_MAX;
+
+/// What readers see.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    by_name: BTreeMap<Box<[u8]>, Arc<KeyIndex>>,
+    /// The index of each alias.
+    aliases: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    pub(crate) prefixes: Prefixes,
+}
+
+/// See the [module docs](self). One per server.
+pub struct Catalogue {
+    published: ArcSwap<Published>,
+    /// Held by the thread that changes the catalogue, for which no shard is waited.
+    turn: Mutex<()>,
+    scans: Scans,
+    engine: &'static Engine,
+    /// Partitions of a new index.
+    partitions: usize,
+}
+
+impl std::fmt::Debug for Catalogue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalogue").field("published", &*self.published()).finish_non_exhaustive()
+    }
+}
+
+impl Catalogue {
+    /// An empty catalogue over an engine's keys, whose indexes have this number of partitions each. It is to
+    /// be set as the engine's follower.
+    pub fn new(engine: &'static Engine, partitions: usize) -> Catalogue {
+        Catalogue {
+            published: ArcSwap::default(),
+            turn: Mutex::default(),
+            scans: Scans::default(),
+            engine,
+            partitions,
+        }
+    }
+
+    pub(crate) fn published(&self) -> Guard<Arc<Published>> {
+        self.published.load()
+    }
+
+    /// The index of a name or of an alias.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<KeyIndex>> {
+        self.published().find(name).cloned()
+    }
+
+    /// All indexes, by name.
+    pub fn indexes(&self) -> Vec<Arc<KeyIndex>> {
+        self.published().by_name.values().cloned().collect()
+    }
+
+    /// The aliases of an index.
+    pub fn aliases_of(&self, index: &[u8]) -> Vec<Box<[u8]>> {
+        let published = self.published();
+        let own = published.aliases.iter().filter(|(_, of)| ***of == *index);
+        own.map(|(alias, _)| alias.clone()).collect()
+    }
+
+    /// Creates an index, and orders the scan of the keys unless the definition says otherwise.
+    ///
+    /// # Errors
+    /// There is one of that name, FILTER is no expression, or there are as many indexes as there may be.
+    pub fn create(&self, definition: Definition) -> Result<(), Error> {
+        let skips_scan = definition.options.skip_initial_scan;
+        let _turn = lock(&self.turn);
+        let published = self.published.load_full();
+        if published.by_name.contains_key(&definition.name) {
+            return Err(Error::new("Index already exists"));
+        }
+        if published.by_name.len() >= INDEXES_MAX {
+            return Err(Error::new(format!("The server has {INDEXES_MAX} indexes already")));
+        }
+        let index = Arc::new(KeyIndex::new(definition, self.partitions)?);
+        self.publish(published.with(&index), (!skips_scan).then_some(&index));
+        Ok(())
+    }
+
+    /// Alters an index: `change` makes the new definition of the one that it is handed.
+    ///
+    /// # Errors
+    /// There is no such index, or `change`'s.
+    pub fn alter(
+        &self,
+        name: &[u8],
+        change: impl FnOnce(&Definition) -> Result<Altered, Error>,
+    ) -> Result<(), Error> {
+        let _turn = lock(&self.turn);
+        let published = self.published.load_full();
+        let before = published.find(name).ok_or_else(|| Error::new("Unknown index name"))?;
+        let altered = change(&before.index().rules().definition)?;
+        // A scan that is under way is repeated for the whole definition.
+        let scans = !altered.skip_initial_scan || !before.progress().is_done();
+        let index = Arc::new(before.altered(altered.definition)?);
+        before.set_scan(None);
+        self.publish(published.with(&index), scans.then_some(&index));
+        Ok(())
+    }
+
+    /// Drops an index with its aliases: the index, for its documents to be deleted.
+    ///
+    /// # Errors
+    /// There is no such index.
+    pub fn drop_index(&self, name: &[u8]) -> Result<Arc<KeyIndex>, Error> {
+        let _turn = lock(&self.turn);
+        let published = self.published.load_full();
+        let index = published.find(name).ok_or_else(|| Error::new("Unknown Index name"))?;
+        index.set_scan(None);
+        let mut left = published.clone_names();
+        left.by_name.remove(index.name());
+        left.aliases.retain(|_, of| **of != *index.name());
+        self.publish(left, None);
+        Ok(Arc::clone(index))
+    }
+
+    /// Gives an index an alias; with `moves` it may be another index's now.
+    ///
+    /// # Errors
+    /// There is no such index, or the alias is there already.
+    pub fn add_alias(&self, alias: &[u8], index: &[u8], moves: bool) -> Result<(), Error> {
+        let _turn = lock(&self.turn);
+        let published = self.published.load_full();
+        if !published.by_name.contains_key(index) {
+            return Err(Error::new("Unknown index name (or name is an alias itself)"));
+        }
+        if !moves && published.aliases.contains_key(alias) {
+            return Err(Error::new("Alias already exists"));
+        }
+        if published.aliases.len() >= ALIASES_MAX {
+            return Err(Error::new(format!("The server has {ALIASES_MAX} aliases already")));
+        }
+        let mut more = published.clone_names();
+        more.aliases.insert(alias.into(), index.into());
+        self.publish(more, None);
+        Ok(())
+    }
+
+    /// Removes an alias.
+    ///
+    /// # Errors
+    /// There is no such alias.
+    pub fn remove_alias(&self, alias: &[u8]) -> Result<(), Error> {
+        let _turn = lock(&self.turn);
+        let mut left = self.published.load_full().clone_names();
+        left.aliases.remove(alias).ok_or_else(|| Error::new("Alias does not exist"))?;
+        self.publish(left, None);
+        Ok(())
+    }
+
+    /// Drops all indexes.
+    pub fn clear(&self) {
+        let _turn = lock(&self.turn);
+        self.published().by_name.values().for_each(|index| index.set_scan(None));
+        self.publish(Published::default(), None);
+    }
+
+    /// Empties all indexes, and orders their scans: the keys are others.
+    pub(crate) fn begin_anew(&self) {
+        let _turn = lock(&self.turn);
+        let mut anew = self.published.load_full().clone_names();
+        for index in anew.by_name.values_mut() {
+            index.set_scan(None);
+            let definition = index.index().rules().definition.clone();
+            // The definition was taken once.
+            if let Ok(empty) = KeyIndex::new(definition, self.partitions) {
+                *index = Arc::new(empty);
+            }
+        }
+        let indexes: Vec<_> = anew.by_name.values().cloned().collect();
+        self.publish(anew, &indexes);
+    }
+
+    /// Publishes the catalogue, then orders scans: a key that changes while the scan is under way is reported
+    /// to the published indexes.
+    fn publish<'a>(&self, mut published: Published, scans: impl IntoIterator<Item = &'a Arc<KeyIndex>>) {
+        published.prefixes = Prefixes::of(published.by_name.values());
+        let is_used = !published.by_name.is_empty();
+        let before = self.published.swap(Arc::new(published));
+        self.engine.follow(is_used);
+        // An index takes long to free, and a thread may hold shards here.
+        self.engine.lazy_free.free(0, Box::new(before));
+        scans.into_iter().for_each(|index| self.scans.order(index));
+    }
+
+    /// Scans a part of the keys for an index that waits for it; false if no index waits. `now_ms` is the
+    /// time, Unix milliseconds.
+    pub fn scan(&self, scanner: &mut Scanner<'_>, now_ms: &dyn Fn() -> i64) -> bool {
+        scanner.work(&self.scans, now_ms)
+    }
+
+    /// Waits until a scan is ordered, for this time at most.
+    pub fn wait_for_scan(&self, most: Duration) {
+        self.scans.wait(most);
+    }
+}
+
+impl Published {
+    fn find(&self, name: &[u8]) -> Option<&Arc<KeyIndex>> {
+        let by_alias = || self.by_name.get(self.aliases.get(name)?);
+        self.by_name.get(name).or_else(by_alias)
+    }
+
+    /// The names and aliases; the prefixes are left out.
+    fn clone_names(&self) -> Published {
+        Published {
+            by_name: self.by_name.clone(),
+            aliases: self.aliases.clone(),
+            prefixes: Prefixes::default(),
+        }
+    }
+
+    /// The same with an index in the place of the one of its name.
+    fn with(&self, index: &Arc<KeyIndex>) -> Published {
+        let mut with = self.clone_names();
+        with.by_name.insert(index.name().into(), Arc::clone(index));
+        with
+    }
+}
+
+#[cfg(test)]
+mod tests;

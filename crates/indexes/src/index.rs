@@ -1,0 +1,133 @@
+//! One index over keys: its structures, and how a key's value is read for it.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
+
+use martlet_base::sync::lock;
+use martlet_keyspace::{Entry, Key};
+use martlet_search::Error;
+use martlet_search::aggregate::expression::Scratch;
+use martlet_search::analysis::{Analysis, Document};
+use martlet_search::index::whole::{Index, Rules};
+use martlet_search::schema::{Definition, Source};
+use martlet_types::hash::Hash;
+use martlet_values::Json;
+
+use crate::document::{HashDocument, JsonDocument, Paths};
+use crate::filter::Filter;
+use crate::progress::{Progress, Scan};
+
+/// See the [module docs](self). An altered index is another one of these with the same structures.
+#[derive(Debug)]
+pub struct KeyIndex {
+    index: Arc<Index>,
+    name: Box<[u8]>,
+    paths: Paths,
+    filter: Option<Filter>,
+    scan: Mutex<Option<Arc<Scan>>>,
+}
+
+/// A thread's means to read documents.
+#[derive(Default)]
+struct Means {
+    analysis: Analysis,
+    scratch: Scratch,
+}
+
+thread_local! {
+    static MEANS: RefCell<Means> = RefCell::default();
+}
+
+impl KeyIndex {
+    /// An empty index in as many partitions.
+    ///
+    /// # Errors
+    /// FILTER is no expression.
+    pub(crate) fn new(definition: Definition, partitions: usize) -> Result<KeyIndex, Error> {
+        let filter = Filter::of(&definition)?;
+        KeyIndex::over(Arc::new(Index::new(definition, partitions)), filter)
+    }
+
+    /// The same index with a definition that has more fields.
+    ///
+    /// # Errors
+    /// FILTER is no expression.
+    pub(crate) fn altered(&self, definition: Definition) -> Result<KeyIndex, Error> {
+        let filter = Filter::of(&definition)?;
+        self.index.extend(definition);
+        KeyIndex::over(Arc::clone(&self.index), filter)
+    }
+
+    fn over(index: Arc<Index>, filter: Option<Filter>) -> Result<KeyIndex, Error> {
+        let Rules { definition, .. } = &*index.rules();
+        let paths = match definition.source {
+            Source::Hash => Paths::default(),
+            Source::Json => {
+                let fields = definition.fields.iter().map(|field| &*field.identifier);
+                let own = [&definition.language_field, &definition.score_field, &definition.payload_field];
+                let own = own.into_iter().flatten().map(|field| &**field);
+                Paths::of(fields.chain(own).chain(filter.iter().flat_map(Filter::identifiers)))
+            }
+        };
+        Ok(KeyIndex { name: definition.name.clone(), index, paths, filter, scan: Mutex::default() })
+    }
+
+    /// The index itself.
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// How far the scan of the keys has come that were there before.
+    pub fn progress(&self) -> Progress {
+        lock(&self.scan).as_ref().map_or(Progress::DONE, |scan| scan.progress())
+    }
+
+    /// Puts a scan in the place of the one before, which ends.
+    pub(crate) fn set_scan(&self, scan: Option<Arc<Scan>>) {
+        let before = std::mem::replace(&mut *lock(&self.scan), scan);
+        before.iter().for_each(|scan| scan.cancel());
+    }
+
+    /// Brings the index up to date for a key, whose shard is locked. `entry` is the key's, if it is there.
+    pub(crate) fn follow(&self, key: &Key<'_>, entry: Option<&Entry<'_>>, now_ms: i64) {
+        let is_document = entry.is_some_and(|entry| self.put(key, entry, now_ms));
+        if !is_document {
+            self.index.remove(key.hash, key.bytes);
+        }
+    }
+
+    /// Indexes a key's value; false if the index has no such documents.
+    fn put(&self, key: &Key<'_>, entry: &Entry<'_>, now_ms: i64) -> bool {
+        let rules = self.index.rules();
+        match rules.definition.source {
+            Source::Hash => entry
+                .object::<Hash>()
+                .is_some_and(|hash| self.put_document(&rules, key, &HashDocument { hash, now_ms })),
+            Source::Json => entry.object::<Json>().is_some_and(|json| {
+                let document = JsonDocument { root: json.0.root(), paths: &self.paths };
+                self.put_document(&rules, key, &document)
+            }),
+        }
+    }
+
+    fn put_document(&self, rules: &Rules, key: &Key<'_>, document: &dyn Document) -> bool {
+        MEANS.with_borrow_mut(|Means { analysis, scratch }| {
+            if self.filter.as_ref().is_some_and(|filter| !filter.admits(document, scratch)) {
+                return false;
+            }
+            let content = analysis.of(&rules.definition, &rules.stopwords, key.bytes, document);
+            match content.and_then(|content| self.index.put(key.hash, content)) {
+                Ok(_) => true,
+                Err(failure) => {
+                    self.index.failed(key.bytes, failure);
+                    false
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! The indexes over a server's keys: which there are, how they follow the keys, and the scans of keys that
+//! were there before. What an index is, and how it answers, is `search`'s; this crate knows keys, but no
+//! client.
+//!
+//! Invariant: once its scan has ended, an index has exactly the documents that the keys hold, whenever no
+//! shard is locked by a thread that changes them.
+
+mod catalogue;
+mod document;
+mod filter;
+mod following;
+mod index;
+mod prefixes;
+mod progress;
+mod scan;
+#[cfg(test)]
+mod testing;
+
+pub use catalogue::{Catalogue, INDEXES_MAX};
+pub use index::KeyIndex;
+pub use progress::Progress;
+pub use scan::Scanner;
