@@ -13,6 +13,7 @@ pub mod number;
 pub mod query;
 pub mod request;
 pub mod schema;
+pub mod searching;
 pub mod snippets;
 pub mod text;
 

@@ -13,8 +13,11 @@ use crate::index::documents::Sortable;
 pub enum Ranking {
     /// The greatest score first.
     Score,
-    /// The least distance first.
-    Distance,
+    /// The least distance first, or the greatest.
+    Distance {
+        /// Whether the greatest is first.
+        descending: bool,
+    },
     /// By a sortable field; the number is its place among those.
     Sortable {
         /// The place.
@@ -81,12 +84,31 @@ impl Best {
         if self.most == 0 || self.heap.len() == self.most && !self.is_better(&found) {
             return;
         }
+        let hit = self.hit(found);
+        self.keep(hit);
+    }
+
+    /// Takes a hit whose value the caller has set.
+    pub fn offer(&mut self, hit: Hit) {
+        self.total += 1;
+        self.keep(hit);
+    }
+
+    fn keep(&mut self, hit: Hit) {
+        self.heap.push(Ranked { ranking: self.ranking, hit });
+        if self.heap.len() > self.most {
+            self.heap.pop();
+        }
+    }
+
+    /// A match as it is kept.
+    pub fn hit(&self, found: Match<'_>) -> Hit {
         let document = found.document;
         let sortable = match self.ranking {
             Ranking::Sortable { place, .. } => document.sortables.get(place).cloned(),
             _ => None,
         };
-        let hit = Hit {
+        Hit {
             key: document.key.clone(),
             partition: found.partition,
             id: found.id,
@@ -96,10 +118,6 @@ impl Best {
             distance: found.distance,
             sortable,
             payload: document.payload.clone().filter(|_| self.with_payloads),
-        };
-        self.heap.push(Ranked { ranking: self.ranking, hit });
-        if self.heap.len() > self.most {
-            self.heap.pop();
         }
     }
 
@@ -109,7 +127,7 @@ impl Best {
         let document = found.document;
         let order = match self.ranking {
             Ranking::Score => last.score.total_cmp(&found.score),
-            Ranking::Distance => by_distance(found.distance, last.distance),
+            Ranking::Distance { descending } => by_distance(found.distance, last.distance, descending),
             Ranking::Sortable { place, descending } => {
                 by_value(document.sortables.get(place), last.sortable.as_ref(), descending)
             }
@@ -124,8 +142,13 @@ impl Best {
     }
 }
 
-fn by_distance(a: Option<f32>, b: Option<f32>) -> Ordering {
-    a.unwrap_or(f32::INFINITY).total_cmp(&b.unwrap_or(f32::INFINITY))
+/// Matches without a distance come last in either direction.
+fn by_distance(a: Option<f32>, b: Option<f32>, descending: bool) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) if descending => b.total_cmp(&a),
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
 }
 
 /// Documents without the value come last in either direction.
@@ -147,7 +170,7 @@ impl Ord for Ranked {
         let (a, b) = (&self.hit, &other.hit);
         let order = match self.ranking {
             Ranking::Score => b.score.total_cmp(&a.score),
-            Ranking::Distance => by_distance(a.distance, b.distance),
+            Ranking::Distance { descending } => by_distance(a.distance, b.distance, descending),
             Ranking::Sortable { descending, .. } => {
                 by_value(a.sortable.as_ref(), b.sortable.as_ref(), descending)
             }
@@ -197,7 +220,8 @@ mod tests {
         let mut random = Random::seeded(seed);
         for ranking in [
             Ranking::Score,
-            Ranking::Distance,
+            Ranking::Distance { descending: false },
+            Ranking::Distance { descending: true },
             Ranking::Sortable { place: 0, descending: false },
             Ranking::Sortable { place: 0, descending: true },
         ] {

@@ -7,7 +7,7 @@ use martlet_types::geo::{Area, Point, Shape};
 use super::plan::{Expansion, Order, Plan};
 use crate::Error;
 use crate::index::numbers::Range;
-use crate::query::ast::{Circle, Intersect, Kind, Near, Node, Tag, VectorQuery};
+use crate::query::ast::{ALL_FIELDS, Circle, FieldMask, Intersect, Kind, Near, Node, Tag, VectorQuery};
 use crate::query::pattern::{self, TermPattern};
 use crate::schema::{Definition, FieldKind};
 
@@ -45,6 +45,8 @@ pub struct Planner<'a> {
     /// The query's own SLOP and INORDER, for nodes without.
     slop: Option<u32>,
     in_order: bool,
+    /// The text fields that terms are looked for in.
+    mask: FieldMask,
     ranges: Vec<VectorQuery>,
     expansions: usize,
 }
@@ -52,7 +54,12 @@ pub struct Planner<'a> {
 impl Planner<'_> {
     /// A planner with a query's SLOP and INORDER.
     pub fn new(definition: &Definition, bounds: Bounds, slop: Option<u32>, in_order: bool) -> Planner<'_> {
-        Planner { definition, bounds, slop, in_order, ranges: Vec::new(), expansions: 0 }
+        Planner { definition, bounds, slop, in_order, mask: ALL_FIELDS, ranges: Vec::new(), expansions: 0 }
+    }
+
+    /// The same for terms in these text fields only (INFIELDS).
+    pub fn within(self, mask: FieldMask) -> Self {
+        Planner { mask, ..self }
     }
 
     /// The plan of a query.
@@ -78,7 +85,7 @@ impl Planner<'_> {
     }
 
     fn node(&mut self, node: &Node) -> Result<Plan, Error> {
-        let (mask, weight) = (node.fields, node.attributes.weight);
+        let (mask, weight) = (node.fields & self.mask, node.attributes.weight);
         Ok(match &node.kind {
             Kind::Empty => Plan::Nothing,
             Kind::All => Plan::All,

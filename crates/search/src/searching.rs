@@ -1,0 +1,238 @@
+//! FT.SEARCH over an index: from a request to its best matches, by steps of bounded length.
+//!
+//! Errors come in RediSearch's order. No key is known here: where results are ordered by a field whose values
+//! the index does not keep, the caller gets the matches of a step, and offers them with their values.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::exec::{Best, Bounds, Evaluation, Hit, Plan, Planned, Planner, Ranking, Scorer, Scores};
+use crate::index::documents::Sortable;
+use crate::index::numbers::Range;
+use crate::index::whole::{Index, Rules};
+use crate::query::ast::{FieldMask, Node};
+use crate::query::{Options, Params, Synonyms, parse};
+use crate::request::{GeoFilter, NumericFilter, Search};
+use crate::schema::{Definition, FieldKind};
+use martlet_types::geo::{Area, Point, Shape};
+use std::ops::Bound;
+
+/// The server's part in a search.
+#[derive(Copy, Clone, Default)]
+pub struct Context<'c> {
+    /// How patterns are bounded.
+    pub bounds: Bounds,
+    /// The most results (MAXSEARCHRESULTS).
+    pub results_max: u64,
+    /// The index's synonyms.
+    pub synonyms: Option<&'c dyn Synonyms>,
+    /// Whether the reply is RESP3.
+    pub is_resp3: bool,
+}
+
+/// A field by whose values the caller orders the matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedKey {
+    /// The number of the field in the schema.
+    pub field: usize,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct Searching {
+    evaluation: Evaluation,
+    best: Best,
+    offset: usize,
+    loaded: Option<LoadedKey>,
+    unordered: Vec<Hit>,
+    distance_field: Option<Box<[u8]>>,
+}
+
+/// What a search has found.
+#[derive(Debug)]
+pub struct Found {
+    /// How many documents match.
+    pub total: usize,
+    /// Those that LIMIT asks for, in order.
+    pub hits: Vec<Hit>,
+    /// The name under which a result has the distance of its vector.
+    pub distance_field: Option<Box<[u8]>>,
+}
+
+impl Searching {
+    /// A search that has not begun.
+    ///
+    /// # Errors
+    /// RediSearch's, for the query and for options that this index does not have.
+    pub fn new(index: Arc<Index>, request: &Search, context: Context<'_>) -> Result<Searching, Error> {
+        let rules = index.rules();
+        let definition = &rules.definition;
+        let query = &request.query;
+        if definition.options.no_offsets && request.returned.is_highlighted() {
+            return Err(Error::new(
+                "Cannot use highlight/summarize because NOOFSETS was specified at index level",
+            ));
+        }
+        let language = query.language()?;
+        let scorer = query.scorer(Scorer::parse)?.unwrap_or_default();
+        query.check_format(context.is_resp3, definition.source == crate::schema::Source::Json)?;
+        let mut params = Params::default();
+        for parameter in &query.parameters {
+            params.insert(&parameter.name, &parameter.value)?;
+        }
+        let stopwords = (!query.no_stopwords).then_some(&rules.stopwords);
+        let options = Options {
+            dialect: query.dialect as u8,
+            stopwords,
+            language: language.or(definition.language).unwrap_or_default(),
+            verbatim: query.verbatim,
+            expander: query.expander.as_deref(),
+            synonyms: context.synonyms,
+            ..Options::new(definition, &rules.stopwords, &params)
+        };
+        if let Some(filter) = &request.geo_filter {
+            filter.check()?;
+        }
+        let root = parse(&query.text, &options)?;
+        let planned = plan(&rules, request, &options, &root, context.bounds)?;
+        let distance_field = distance_field(&planned);
+        let (ranking, loaded) = ranking(definition, request, distance_field.as_deref())?;
+        let wants_scores = request.with_scores || loaded.is_none() && ranking == Ranking::Score;
+        let scores = wants_scores.then(|| Scores {
+            scorer,
+            payload: query.payload.clone(),
+            explain: request.explain_score,
+        });
+        let most = if request.count_only { 0 } else { request.arrange.kept(context.results_max) };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(Searching {
+            evaluation: Evaluation::new(index, planned, scores)?,
+            best: Best::new(ranking, most, request.with_payloads),
+            offset: usize::try_from(request.arrange.offset).unwrap_or(usize::MAX),
+            loaded,
+            unordered: Vec::new(),
+            distance_field,
+        })
+    }
+
+    /// The field whose values order the matches, if the caller has to load them.
+    pub fn loaded_key(&self) -> Option<&LoadedKey> {
+        self.loaded.as_ref()
+    }
+
+    /// A step; whether the search has come to its end.
+    pub fn step(&mut self) -> bool {
+        let (best, unordered, is_loaded) = (&mut self.best, &mut self.unordered, self.loaded.is_some());
+        self.evaluation.step(&mut |found| match is_loaded {
+            true => unordered.push(best.hit(found)),
+            false => best.add(found),
+        });
+        self.evaluation.is_done()
+    }
+
+    /// The matches of the steps since the last call, which the caller is to [offer](Searching::offer).
+    pub fn take_unordered(&mut self) -> Vec<Hit> {
+        std::mem::take(&mut self.unordered)
+    }
+
+    /// Takes a match with the value that orders it.
+    pub fn offer(&mut self, mut hit: Hit, value: Sortable) {
+        hit.sortable = Some(value);
+        self.best.offer(hit);
+    }
+
+    /// The results, once the search has come to its end.
+    pub fn into_found(self) -> Found {
+        let total = self.best.total();
+        Found { total, hits: self.best.into_hits(self.offset), distance_field: self.distance_field }
+    }
+}
+
+/// The plan of a request's query within its filters.
+fn plan(
+    rules: &Rules,
+    request: &Search,
+    options: &Options<'_>,
+    root: &Node,
+    bounds: Bounds,
+) -> Result<Planned, Error> {
+    let query = &request.query;
+    let slop = query.slop.and_then(|slop| u32::try_from(slop).ok());
+    let mut planner = Planner::new(&rules.definition, bounds, slop, query.in_order);
+    if !query.fields.is_empty() {
+        let mask = query.fields.iter().fold(0, |mask: FieldMask, name| mask | options.field_mask(name));
+        planner = planner.within(mask);
+    }
+    let mut planned = planner.plan(root)?;
+    let mut filters: Vec<Plan> =
+        request.filters.iter().map(|filter| numbers(&rules.definition, filter)).collect();
+    filters.extend(request.geo_filter.iter().map(|filter| points(&rules.definition, filter)));
+    filters.extend(query.keys.clone().map(Plan::Keys));
+    if !filters.is_empty() {
+        filters.push(std::mem::replace(&mut planned.plan, Plan::All));
+        planned.plan = Plan::And { children: filters, order: None, weight: 1.0 };
+    }
+    Ok(planned)
+}
+
+fn field_of(definition: &Definition, name: &[u8], is_kind: impl Fn(&FieldKind) -> bool) -> Option<usize> {
+    definition.fields.iter().position(|field| *field.name == *name && is_kind(&field.kind))
+}
+
+/// FILTER; of a field that is none of numbers it finds nothing, as in RediSearch.
+fn numbers(definition: &Definition, filter: &NumericFilter) -> Plan {
+    let Some(field) = field_of(definition, &filter.field, |kind| matches!(kind, FieldKind::Numeric)) else {
+        return Plan::Nothing;
+    };
+    let end = |bound: crate::request::Bound| match bound.inclusive {
+        true => Bound::Included(bound.number),
+        false => Bound::Excluded(bound.number),
+    };
+    Plan::Numbers { field, range: Range { min: end(filter.min), max: end(filter.max) }, weight: 1.0 }
+}
+
+/// GEOFILTER, in the same way.
+fn points(definition: &Definition, filter: &GeoFilter) -> Plan {
+    let field = field_of(definition, &filter.field, |kind| matches!(kind, FieldKind::Geo));
+    let (Some(field), Some(centre)) = (field, Point::new(filter.longitude, filter.latitude)) else {
+        return Plan::Nothing;
+    };
+    let shape = Shape::Circle { radius: filter.radius };
+    Plan::Points { field, area: Box::new(Area::new(centre, shape, filter.unit.metres())), weight: 1.0 }
+}
+
+/// The name that the query gives the distances of its vectors.
+fn distance_field(planned: &Planned) -> Option<Box<[u8]>> {
+    planned.nearest.iter().chain(&planned.ranges).find_map(|query| query.distance_field.clone())
+}
+
+/// By what the results are ordered.
+fn ranking(
+    definition: &Definition,
+    request: &Search,
+    distance_field: Option<&[u8]>,
+) -> Result<(Ranking, Option<LoadedKey>), Error> {
+    let Some(key) = request.arrange.sort.as_ref().and_then(|keys| keys.first()) else {
+        return Ok((Ranking::Score, None));
+    };
+    let descending = key.descending;
+    if distance_field.is_some_and(|name| *name == *key.name) {
+        return Ok((Ranking::Distance { descending }, None));
+    }
+    let Some(field) = definition.fields.iter().position(|field| field.name == key.name) else {
+        let name = String::from_utf8_lossy(&key.name);
+        return Err(Error::new(format!("Property `{name}` not loaded nor in schema")));
+    };
+    if definition.fields[field].sortable {
+        let place = definition.fields[..field].iter().filter(|field| field.sortable).count();
+        return Ok((Ranking::Sortable { place, descending }, None));
+    }
+    // The place is none of the documents' own: the value is offered.
+    let place = usize::MAX;
+    Ok((Ranking::Sortable { place, descending }, Some(LoadedKey { field, descending })))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Requests with their options. The answers are RediSearch's, where the documents have no vectors: with a
+//! vector, its TFIDF divides by one more.
+
+use std::borrow::Cow;
+
+use martlet_base::hash::hash_bytes;
+
+use super::*;
+use crate::analysis::{self, Analysis, Value};
+use crate::definition::{self, create};
+use crate::request::Limits;
+
+struct Fields(Vec<(&'static str, Vec<u8>)>);
+
+impl analysis::Document for Fields {
+    fn value(&self, identifier: &[u8]) -> Value<'_> {
+        let found = self.0.iter().find(|(name, _)| name.as_bytes() == identifier);
+        found.map_or(Value::Missing, |(_, value)| Value::Text(Cow::Borrowed(value)))
+    }
+}
+
+const SCHEMA: &str = "i SCHEMA t TEXT b TEXT n NUMERIC g TAG v VECTOR FLAT 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC \
+                      L2 s TEXT SORTABLE ns NUMERIC SORTABLE";
+
+fn fields(at: usize) -> Fields {
+    let text = |text: &str| text.as_bytes().to_vec();
+    let vector = |x: f32| x.to_le_bytes().to_vec();
+    let (t, n, g, v, s, ns) = [
+        ("hello world", "5", "a", 1.0, "Bb", "3"),
+        ("hello", "3", "b", 2.0, "aa", "10"),
+        ("hello x", "9", "c", 0.0, "Cc", "1"),
+    ][at];
+    let mut all = vec![("t", text(t)), ("n", text(n)), ("g", text(g)), ("v", vector(v))];
+    all.extend([("s", text(s)), ("ns", text(ns))]);
+    all.extend((at == 1).then(|| ("b", text("hello"))));
+    Fields(all)
+}
+
+fn index() -> Arc<Index> {
+    let arguments: Vec<&[u8]> = SCHEMA.split_whitespace().map(str::as_bytes).collect();
+    let context = definition::Context { memory_bytes: 1 << 30, is_path: |_| true };
+    let index = Index::new(create(&arguments, context).unwrap(), 2);
+    let rules = index.rules();
+    for (at, key) in [b"d1", b"d2", b"d3"].iter().enumerate() {
+        let mut analysis = Analysis::default();
+        let content = analysis.of(&rules.definition, &rules.stopwords, *key, &fields(at)).unwrap();
+        index.put(hash_bytes(*key), content).unwrap();
+    }
+    Arc::new(index)
+}
+
+fn search(index: &Arc<Index>, query: &str, options: &str) -> Result<Found, Error> {
+    let mut arguments: Vec<&[u8]> = vec![query.as_bytes()];
+    arguments.extend(options.split_whitespace().map(str::as_bytes));
+    if query.contains("$q") {
+        arguments.extend([b"PARAMS".as_slice(), b"2", b"q", &[0; 4], b"DIALECT", b"2"]);
+    }
+    let request = Search::parse(&arguments, &Limits::default())?;
+    let context = Context { results_max: 1_000_000, ..Context::default() };
+    let mut searching = Searching::new(Arc::clone(index), &request, context)?;
+    while !searching.step() {}
+    let key = searching.loaded_key().map(|key| key.field);
+    for hit in searching.take_unordered() {
+        let at = usize::from(hit.key[1] - b'1');
+        let field = &index.rules().definition.fields[key.unwrap()];
+        let value = match analysis::Document::value(&fields(at), &field.identifier) {
+            Value::Text(text) if matches!(field.kind, FieldKind::Numeric) => {
+                Sortable::Number(std::str::from_utf8(&text).unwrap().parse().unwrap())
+            }
+            Value::Text(text) => Sortable::Text(text.as_ref().into()),
+            _ => Sortable::Missing,
+        };
+        searching.offer(hit, value);
+    }
+    Ok(searching.into_found())
+}
+
+/// The number of results, and their keys.
+fn keys(found: &Found) -> String {
+    let keys = found.hits.iter().map(|hit| String::from_utf8_lossy(&hit.key).into_owned());
+    std::iter::once(found.total.to_string()).chain(keys).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn options_narrow_and_order_the_results() {
+    let index = index();
+    const NEAREST: &str = "*=>[KNN 3 @v $q]";
+    for (query, options, wanted) in [
+        (NEAREST, "", "3 d1 d2 d3"),
+        (NEAREST, "SORTBY __v_score", "3 d3 d1 d2"),
+        (NEAREST, "SORTBY __v_score DESC", "3 d2 d1 d3"),
+        ("@n:[4 10]=>[KNN 3 @v $q as dist]", "FILTER n 0 6", "1 d1"),
+        ("hello", "SORTBY n", "3 d2 d1 d3"),
+        ("hello", "SORTBY t", "3 d2 d1 d3"),
+        ("hello", "SORTBY s", "3 d2 d1 d3"),
+        ("hello", "SORTBY ns", "3 d3 d1 d2"),
+        ("hello", "SORTBY g DESC", "3 d3 d2 d1"),
+        ("hello", "SORTBY g LIMIT 1 1", "3 d2"),
+        ("hello", "FILTER nope 0 1", "0"),
+        ("hello", "FILTER t 0 1", "0"),
+        ("hello", "FILTER n 4 6", "1 d1"),
+        ("hello", "FILTER n (5 9", "1 d3"),
+        ("hello", "FILTER n 4 9 FILTER n 0 5", "1 d1"),
+        ("hello", "GEOFILTER n 1 1 1 km", "0"),
+        ("hello", "INKEYS 2 d1 d3", "2 d1 d3"),
+        ("hello", "INKEYS 1 nope", "0"),
+        ("hello", "INKEYS 0", "0"),
+        ("hello", "INFIELDS 1 b", "1 d2"),
+        ("hello", "INFIELDS 1 nope", "0"),
+        ("hello", "INFIELDS 1 n", "0"),
+        ("hello", "LIMIT 0 0", "3"),
+        ("hello", "LIMIT 1 1", "3 d2"),
+        ("hello", "SCORER BM25STD", "3 d2 d1 d3"),
+        ("hello", "", "3 d1 d2 d3"),
+    ] {
+        let found = search(&index, query, options);
+        assert_eq!(found.as_ref().map(keys), Ok(wanted.into()), "{query} {options}");
+    }
+    let nearest = search(&index, NEAREST, "").unwrap();
+    assert_eq!(nearest.distance_field.as_deref(), Some(b"__v_score".as_slice()));
+    let distances: Vec<_> = nearest.hits.iter().map(|hit| hit.distance).collect();
+    assert_eq!(distances, [Some(1.0), Some(4.0), Some(0.0)]);
+}
+
+#[test]
+fn scores_and_sort_keys_come_with_the_results() {
+    let index = index();
+    let found = search(&index, "hello", "SORTBY ns WITHSCORES EXPLAINSCORE").unwrap();
+    let values: Vec<_> = found.hits.iter().map(|hit| (hit.score, hit.sortable.clone().unwrap())).collect();
+    let number = |score, number| (score, Sortable::Number(number));
+    assert_eq!(values, [number(1.0, 1.0), number(1.0, 3.0), number(1.0, 10.0)]);
+    assert!(found.hits.iter().all(|hit| hit.explanation.is_some()));
+    let found = search(&index, "hello", "SORTBY s").unwrap();
+    assert_eq!(found.hits[0].sortable, Some(Sortable::Text(b"aa".as_slice().into())));
+}
+
+#[test]
+fn the_first_error_is_redisearchs() {
+    let index = index();
+    for (query, options, wanted) in [
+        ("hello", "SORTBY nope", "Property `nope` not loaded nor in schema"),
+        ("hello", "LANGUAGE nope", "No such language"),
+        ("hello (", "SCORER nope LANGUAGE nope", "No such language"),
+        ("hello (", "SCORER nope", "No such scorer nope"),
+        ("hello (", "SORTBY nope", "Syntax error at offset 6 near hello"),
+        ("hello", "FORMAT EXPAND", "EXPAND format is only supported with RESP3"),
+        ("hello", "GEOFILTER n 999 1 1 km", "Invalid GeoFilter lat/lon"),
+        ("hello", "LIMIT 0 2000000", "LIMIT exceeds maximum of 1000000"),
+    ] {
+        let found = search(&index, query, options);
+        assert_eq!(found.err().map(|error| error.to_string()).as_deref(), Some(wanted), "{query} {options}");
+    }
+}
