@@ -10,6 +10,7 @@ mod document;
 mod filter;
 mod following;
 mod index;
+mod loading;
 mod prefixes;
 mod progress;
 mod scan;
@@ -18,5 +19,6 @@ mod testing;
 
 pub use catalogue::{Catalogue, INDEXES_MAX};
 pub use index::KeyIndex;
+pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
 pub use scan::Scanner;
