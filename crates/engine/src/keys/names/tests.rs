@@ -120,8 +120,11 @@ fn a_walk_that_ends_early_has_all_before_its_end_and_leaves_nothing() {
     let engine = engine(2);
     let (mut walker, mut writer) = (keys(engine, 0, 1), keys(engine, 1, 1));
     let mut random = Random::seeded(1);
-    (0..400_000).for_each(|n: u32| {
-        with_key(&mut writer, &n.to_le_bytes(), |keys, key| keys.set_str(key, b"", ExpiryChange::Clear))
+    // Several slices of the first two shards, however hashes are seeded, and some keys of the others.
+    let names = (0..u32::MAX).map(u32::to_le_bytes);
+    let first = names.clone().filter(|name| Key::new(name).shard() < 2).take(8 * SLICE_KEYS);
+    first.chain(names.take(10_000)).for_each(|name| {
+        with_key(&mut writer, &name, |keys, key| keys.set_str(key, b"", ExpiryChange::Clear));
     });
     let before = now(&mut walker, 0);
     let cut = walker.cut_names(0).unwrap();
