@@ -14,9 +14,10 @@ use martlet_search::Error;
 use martlet_search::definition::Altered;
 use martlet_search::schema::Definition;
 
+use crate::access::Access;
 use crate::index::KeyIndex;
 use crate::prefixes::Prefixes;
-use crate::scan::{Scanner, Scans};
+use crate::scan::Scans;
 
 /// The most indexes of a server.
 pub const INDEXES_MAX: usize = 16_384;
@@ -211,8 +212,8 @@ impl Catalogue {
 
     /// Scans a part of the keys for an index that waits for it; false if no index waits. `now_ms` is the
     /// time, Unix milliseconds.
-    pub fn scan(&self, scanner: &mut Scanner<'_>, now_ms: &dyn Fn() -> i64) -> bool {
-        scanner.work(&self.scans, now_ms)
+    pub fn scan(&self, access: &mut Access<'_>, now_ms: &dyn Fn() -> i64) -> bool {
+        self.scans.work(access, now_ms)
     }
 
     /// Waits until a scan is ordered, for this time at most.

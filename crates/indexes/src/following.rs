@@ -3,8 +3,8 @@
 use martlet_engine::Follower;
 use martlet_keyspace::{Entry, Key};
 
+use crate::access::DB;
 use crate::catalogue::Catalogue;
-use crate::scan::DB;
 
 impl Follower for Catalogue {
     fn wants(&self, db: usize, name: &[u8]) -> bool {

@@ -5,6 +5,7 @@
 //! Invariant: once its scan has ended, an index has exactly the documents that the keys hold, whenever no
 //! shard is locked by a thread that changes them.
 
+mod access;
 mod catalogue;
 mod document;
 mod filter;
@@ -13,12 +14,14 @@ mod index;
 mod loading;
 mod prefixes;
 mod progress;
+mod run;
 mod scan;
 #[cfg(test)]
 mod testing;
 
+pub use access::Access;
 pub use catalogue::{Catalogue, INDEXES_MAX};
 pub use index::KeyIndex;
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
-pub use scan::Scanner;
+pub use run::{Results, Row, Run};

@@ -10,17 +10,14 @@ use std::time::Duration;
 
 use martlet_base::clock::monotonic;
 use martlet_base::sync::lock;
-use martlet_engine::Keys;
 use martlet_keyspace::{Key, ORDERS};
 
+use crate::access::Access;
 use crate::index::KeyIndex;
 use crate::progress::Scan;
 
 /// How long a shard is held, about, unless one document takes longer.
 const HOLD: Duration = Duration::from_micros(50);
-
-/// The database whose keys are indexed.
-pub(crate) const DB: usize = 0;
 
 /// An index whose scan is to be made.
 #[derive(Clone, Debug)]
@@ -63,77 +60,64 @@ impl Scans {
         // Woken early or by a panic elsewhere, the caller looks again.
         drop(self.wake.wait_timeout_while(queue, most, |queue| queue.is_empty()));
     }
-}
 
-/// A thread that scans, by its keys and its number at the gate.
-pub struct Scanner<'a> {
-    /// Its view of the keys; nothing is locked.
-    pub keys: &'a mut Keys,
-    /// Its number at the gate, which it is outside of.
-    pub thread: usize,
-}
-
-impl Scanner<'_> {
     /// Scans a shard for an index that waits for it; false if no index waits.
-    pub(crate) fn work(&mut self, scans: &Scans, now_ms: &dyn Fn() -> i64) -> bool {
-        let Some((ordered, shard)) = scans.next() else { return false };
+    pub(crate) fn work(&self, access: &mut Access<'_>, now_ms: &dyn Fn() -> i64) -> bool {
+        let Some((ordered, shard)) = self.next() else { return false };
         let mut from = 0;
         while from < ORDERS && !ordered.scan.is_cancelled() {
-            let (names, next) = self.names(&ordered.index, shard, from);
-            self.take_up(&ordered, shard, &names, now_ms);
+            let (names, next) = names(access, &ordered.index, shard, from);
+            take_up(access, &ordered, shard, &names, now_ms);
             from = next;
         }
         ordered.scan.end_shard();
         true
     }
+}
 
-    /// The names of some keys of a shard that may be documents, and where the next ones begin.
-    fn names(&mut self, index: &KeyIndex, shard: usize, from: u64) -> (Vec<Vec<u8>>, u64) {
-        let rules = index.index().rules();
-        let prefixes = &rules.definition.prefixes;
-        let mut names = Vec::new();
-        let next = self.with_shard(shard, |keys| {
-            keys.shard(shard).keys.db(DB).walk(from, |entry| {
-                if prefixes.iter().any(|prefix| entry.key().starts_with(prefix)) {
-                    names.push(entry.key().to_vec());
+/// The names of some keys of a shard that may be documents, and where the next ones begin.
+fn names(access: &mut Access<'_>, index: &KeyIndex, shard: usize, from: u64) -> (Vec<Vec<u8>>, u64) {
+    let rules = index.index().rules();
+    let prefixes = &rules.definition.prefixes;
+    let mut names = Vec::new();
+    let next = access.with_shard(shard, |db| {
+        db.walk(from, |entry| {
+            if prefixes.iter().any(|prefix| entry.key().starts_with(prefix)) {
+                names.push(entry.key().to_vec());
+            }
+        })
+    });
+    (names, next)
+}
+
+/// Indexes keys of a shard, a few under each hold of its lock.
+fn take_up(
+    access: &mut Access<'_>,
+    ordered: &Ordered,
+    shard: usize,
+    names: &[Vec<u8>],
+    now_ms: &dyn Fn() -> i64,
+) {
+    let mut names = names.iter().peekable();
+    while names.peek().is_some() {
+        let now_ms = now_ms();
+        access.with_shard(shard, |db| {
+            // An index that was altered takes up each key after that, which must not be undone.
+            if ordered.scan.is_cancelled() {
+                names.by_ref().for_each(drop);
+                return;
+            }
+            let began = monotonic();
+            for name in names.by_ref() {
+                let key = Key::new(name);
+                // The writer that deleted a key has reported it.
+                if let Some(entry) = db.get(&key) {
+                    ordered.index.follow(&key, Some(&entry), now_ms);
                 }
-            })
+                if began.elapsed() >= HOLD {
+                    break;
+                }
+            }
         });
-        (names, next)
-    }
-
-    /// Indexes keys of a shard, a few under each hold of its lock.
-    fn take_up(&mut self, ordered: &Ordered, shard: usize, names: &[Vec<u8>], now_ms: &dyn Fn() -> i64) {
-        let mut names = names.iter().peekable();
-        while names.peek().is_some() {
-            let now_ms = now_ms();
-            self.with_shard(shard, |keys| {
-                // An index that was altered takes up each key after that, which must not be undone.
-                if ordered.scan.is_cancelled() {
-                    names.by_ref().for_each(drop);
-                    return;
-                }
-                let began = monotonic();
-                let keys = keys.shard(shard).keys.db(DB);
-                for name in names.by_ref() {
-                    let key = Key::new(name);
-                    // The writer that deleted a key has reported it.
-                    if let Some(entry) = keys.get(&key) {
-                        ordered.index.follow(&key, Some(&entry), now_ms);
-                    }
-                    if began.elapsed() >= HOLD {
-                        break;
-                    }
-                }
-            });
-        }
-    }
-
-    fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&mut Keys) -> R) -> R {
-        let gate = &self.keys.engine().gate;
-        gate.enter(self.thread);
-        let result = self.keys.with_shard(shard, work);
-        gate.leave(self.thread);
-        result
     }
 }

@@ -43,7 +43,7 @@ fn found(index: &KeyIndex, text: &str) -> BTreeSet<String> {
 }
 
 fn scan_all(catalogue: &Catalogue, keys: &mut Keys, thread: usize) {
-    while catalogue.scan(&mut Scanner { keys, thread }, &|| 1) {}
+    while catalogue.scan(&mut Access { keys, outside: Some(thread) }, &|| 1) {}
 }
 
 /// Runs a request on one key.

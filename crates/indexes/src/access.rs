@@ -1,0 +1,40 @@
+//! A thread's access to indexed keys, one shard at a time.
+
+use martlet_engine::Keys;
+use martlet_keyspace::{Db, Entry, Key};
+
+/// The database whose keys are indexed.
+pub(crate) const DB: usize = 0;
+
+/// See the [module docs](self). No shard is locked between calls.
+pub struct Access<'a> {
+    /// The thread's view of the keys.
+    pub keys: &'a mut Keys,
+    /// The thread's number at the gate if it is outside, and enters for each call.
+    pub outside: Option<usize>,
+}
+
+impl Access<'_> {
+    /// Runs `work` on a shard's keys, which are locked for it.
+    pub(crate) fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&Db) -> R) -> R {
+        let gate = &self.keys.engine().gate;
+        self.outside.iter().for_each(|&thread| gate.enter(thread));
+        let result = self.keys.with_shard(shard, |keys| work(keys.shard(shard).keys.db(DB)));
+        self.outside.iter().for_each(|&thread| gate.leave(thread));
+        result
+    }
+
+    /// Runs `work` on a key's entry, if the key is there and has not expired; its shard is locked.
+    pub(crate) fn with_key<R>(
+        &mut self,
+        name: &[u8],
+        now_ms: i64,
+        work: impl FnOnce(&Entry<'_>) -> R,
+    ) -> Option<R> {
+        let key = Key::new(name);
+        self.with_shard(key.shard(), |db| {
+            let entry = db.get(&key).filter(|entry| entry.expiry_ms().is_none_or(|at_ms| at_ms > now_ms));
+            entry.map(|entry| work(&entry))
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! Searches over keys; that they find what a walk over all keys finds.
+
+use std::collections::BTreeSet;
+
+use martlet_base::random::Random;
+use martlet_engine::{Engine, Keys, View};
+use martlet_keyspace::Key;
+use martlet_search::request::Limits;
+use martlet_types::element::Element;
+use martlet_types::hash::{FieldExpiry, Hash, HashLimits};
+
+use super::*;
+use crate::catalogue::Catalogue;
+use crate::loading::Loaded;
+use crate::testing::definition;
+
+/// The text, number and tag of a document.
+type Fields = (String, u64, &'static str);
+/// Which documents a query is to find.
+type Condition = dyn Fn(&Fields) -> bool;
+
+struct Store {
+    catalogue: &'static Catalogue,
+    keys: Keys,
+}
+
+impl Store {
+    fn new(schema: &str) -> Store {
+        let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
+        let catalogue: &'static Catalogue = Box::leak(Box::new(Catalogue::new(engine, 2)));
+        assert!(engine.set_follower(catalogue));
+        catalogue.create(definition(schema)).unwrap();
+        let mut keys = Keys::new(engine, 0, Random::from_entropy());
+        keys.see(View { now_ms: 1, ..keys.view() });
+        Store { catalogue, keys }
+    }
+
+    fn with_key(&mut self, name: &str, work: impl FnOnce(&mut Keys, &Key<'_>)) {
+        let key = Key::new(name.as_bytes());
+        let gate = &self.keys.engine().gate;
+        gate.enter(0);
+        self.keys.lock_shard(key.shard());
+        work(&mut self.keys, &key);
+        self.keys.release();
+        gate.leave(0);
+    }
+
+    fn set(&mut self, name: &str, fields: &[(&str, &str)]) {
+        self.with_key(name, |keys, key| {
+            let mut hash = keys.create::<Hash>(key).unwrap();
+            for (field, value) in fields {
+                let value = Element::parse(value.as_bytes());
+                hash.set(field.as_bytes(), value, FieldExpiry::Keep, HashLimits::default(), 1);
+            }
+        });
+    }
+
+    fn search(&mut self, query: &str, options: &str, now_ms: i64) -> Result<Results, Error> {
+        let options = options.split_whitespace();
+        let arguments: Vec<&[u8]> = std::iter::once(query).chain(options).map(str::as_bytes).collect();
+        let request = Search::parse(&arguments, &Limits { dialect: 2, ..Limits::default() })?;
+        let context = Context { results_max: 1_000_000, ..Context::default() };
+        let mut run = Run::new(self.catalogue.find(b"i").unwrap(), request, context)?;
+        let mut access = Access { keys: &mut self.keys, outside: Some(0) };
+        while !run.step(&mut access, now_ms) {}
+        Ok(run.into_results(&mut access, now_ms))
+    }
+}
+
+fn shown(results: &Results) -> String {
+    let rows = results.rows.iter().map(|row| {
+        let fields = row.fields.iter().flatten().map(|(name, value)| match value {
+            Loaded::Text(text) => {
+                format!("{}:{}", String::from_utf8_lossy(name), String::from_utf8_lossy(text))
+            }
+            other => panic!("{other:?}"),
+        });
+        let is_there = if row.fields.is_some() { "" } else { "?" };
+        let key = String::from_utf8_lossy(&row.hit.key);
+        format!("{key}{is_there}({})", fields.collect::<Vec<_>>().join(","))
+    });
+    std::iter::once(results.total.to_string()).chain(rows).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn results_have_their_fields_in_the_order_of_the_request() {
+    let mut store = Store::new("i SCHEMA t TEXT n NUMERIC g TAG");
+    store.set("a", &[("t", "hello world"), ("n", "5"), ("g", "x")]);
+    store.set("b", &[("t", "hello"), ("n", "3"), ("g", "y")]);
+    store.set("c", &[("t", "hello"), ("g", "z")]);
+    let mut search = |query: &str, options: &str| shown(&store.search(query, options, 1).unwrap());
+    assert_eq!(search("hello", "RETURN 1 n SORTBY n"), "3 b(n:3) a(n:5) c()");
+    assert_eq!(search("hello", "RETURN 1 n SORTBY n DESC LIMIT 0 1"), "3 a(n:5)");
+    assert_eq!(search("world", ""), "1 a(t:hello world,n:5,g:x)");
+    assert_eq!(search("hello", "SORTBY g DESC NOCONTENT"), "3 c?() b?() a?()");
+    assert_eq!(search("hello @g:{x|z}", "RETURN 2 t g SORTBY g"), "2 a(g:x,t:hello world) c(g:z,t:hello)");
+    assert_eq!(store.search("hello (", "", 1).unwrap_err().text(), "Syntax error at offset 6 near hello");
+}
+
+#[test]
+fn a_key_that_has_expired_is_a_result_without_fields_until_it_is_deleted() {
+    let mut store = Store::new("i SCHEMA t TEXT");
+    store.set("a", &[("t", "hello")]);
+    store.with_key("a", |keys, key| {
+        keys.set_expiry(key, Some(100));
+    });
+    assert_eq!(shown(&store.search("hello", "", 99).unwrap()), "1 a(t:hello)");
+    assert_eq!(shown(&store.search("hello", "", 100).unwrap()), "1 a?()");
+    store.with_key("a", |keys, key| {
+        keys.see(View { now_ms: 100, ..keys.view() });
+        assert!(keys.lookup(key).is_none());
+    });
+    assert_eq!(shown(&store.search("hello", "", 100).unwrap()), "0");
+}
+
+#[test]
+fn every_search_finds_what_a_walk_over_all_keys_finds() {
+    const WORDS: &[&str] = &["red", "blue", "green", "car", "house"];
+    let seed = Random::from_entropy().next_u64();
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let mut store = Store::new("i PREFIX 1 d SCHEMA t TEXT NOSTEM n NUMERIC g TAG");
+    let mut model = std::collections::BTreeMap::new();
+    for _ in 0..2000 {
+        let name = format!("d{}", random.below(300));
+        let [a, b, tag] = [0; 3].map(|_| WORDS[random.below(5) as usize]);
+        let number = random.below(20);
+        if random.below(4) == 0 {
+            store.with_key(&name, |keys, key| {
+                keys.delete(key);
+            });
+            model.remove(&name);
+        } else {
+            let text = format!("{a} {b}");
+            store.set(&name, &[("t", &text), ("n", &number.to_string()), ("g", tag)]);
+            model.insert(name, (text, number, tag));
+        }
+        if random.below(20) > 0 {
+            continue;
+        }
+        let (word, low) = (WORDS[random.below(5) as usize], random.below(20));
+        let (query, is_wanted): (String, Box<Condition>) = match random.below(4) {
+            0 => (word.into(), Box::new(move |d| d.0.contains(word))),
+            1 => (format!("@n:[{low} +inf] -{word}"), Box::new(move |d| d.1 >= low && !d.0.contains(word))),
+            2 => (format!("@g:{{{word}}} | @n:[0 (3]"), Box::new(move |d| d.2 == word || d.1 < 3)),
+            _ => (format!("@g:{{{word}}} {word}"), Box::new(move |d| d.2 == word && d.0.contains(word))),
+        };
+        let wanted: BTreeSet<String> =
+            model.iter().filter(|(_, document)| is_wanted(document)).map(|(name, _)| name.clone()).collect();
+        let results = store.search(&query, "SORTBY n LIMIT 0 1000 RETURN 1 n", 1).unwrap();
+        let key = |row: &Row| String::from_utf8(row.hit.key.to_vec()).unwrap();
+        assert_eq!(results.rows.iter().map(key).collect::<BTreeSet<_>>(), wanted, "{query}");
+        assert_eq!((results.total, results.rows.len()), (wanted.len(), wanted.len()), "{query}");
+        let numbers: Vec<u64> = results.rows.iter().map(|row| model[&key(row)].1).collect();
+        assert!(numbers.is_sorted(), "{query}");
+    }
+}
