@@ -34,6 +34,15 @@ pub(crate) struct Published {
     pub(crate) prefixes: Prefixes,
 }
 
+/// An alias and the name of its index.
+type Alias = (Box<[u8]>, Box<[u8]>);
+
+/// All indexes and aliases.
+pub(crate) struct Named {
+    pub(crate) indexes: Vec<Arc<KeyIndex>>,
+    pub(crate) aliases: Vec<Alias>,
+}
+
 /// See the [module docs](self). One per server.
 pub struct Catalogue {
     published: ArcSwap<Published>,
@@ -78,6 +87,23 @@ impl Catalogue {
         self.published().by_name.values().cloned().collect()
     }
 
+    /// All indexes and aliases at one moment, by name.
+    pub(crate) fn named(&self) -> Named {
+        let published = self.published();
+        let aliases = published.aliases.iter().map(|(alias, index)| (alias.clone(), index.clone()));
+        Named { indexes: published.by_name.values().cloned().collect(), aliases: aliases.collect() }
+    }
+
+    /// Whether there is an index of this name; an alias is none.
+    pub(crate) fn has_index(&self, name: &[u8]) -> bool {
+        self.published().by_name.contains_key(name)
+    }
+
+    /// Whether there is this alias.
+    pub(crate) fn has_alias(&self, alias: &[u8]) -> bool {
+        self.published().aliases.contains_key(alias)
+    }
+
     /// The aliases of an index.
     pub fn aliases_of(&self, index: &[u8]) -> Vec<Box<[u8]>> {
         let published = self.published();
@@ -90,7 +116,12 @@ impl Catalogue {
     /// # Errors
     /// There is one of that name, FILTER is no expression, or there are as many indexes as there may be.
     pub fn create(&self, definition: Definition) -> Result<(), Error> {
-        let skips_scan = definition.options.skip_initial_scan;
+        let scans = !definition.options.skip_initial_scan;
+        self.add(definition, scans)
+    }
+
+    /// As [`Catalogue::create`], with a scan if `scans`.
+    pub(crate) fn add(&self, definition: Definition, scans: bool) -> Result<(), Error> {
         let _turn = lock(&self.turn);
         let published = self.published.load_full();
         if published.by_name.contains_key(&definition.name) {
@@ -100,7 +131,7 @@ impl Catalogue {
             return Err(Error::new(format!("The server has {INDEXES_MAX} indexes already")));
         }
         let index = Arc::new(KeyIndex::new(definition, self.partitions)?);
-        self.publish(published.with(&index), (!skips_scan).then_some(&index));
+        self.publish(published.with(&index), scans.then_some(&index));
         Ok(())
     }
 

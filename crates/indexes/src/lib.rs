@@ -7,6 +7,7 @@
 
 mod access;
 mod catalogue;
+mod definitions;
 mod document;
 mod filter;
 mod following;
@@ -21,6 +22,7 @@ mod testing;
 
 pub use access::Access;
 pub use catalogue::{Catalogue, INDEXES_MAX};
+pub use definitions::{Changed, Command};
 pub use index::KeyIndex;
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
