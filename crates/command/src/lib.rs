@@ -22,6 +22,7 @@ pub mod sketch;
 pub mod sort;
 pub mod stream;
 pub mod string;
+pub mod suggestions;
 #[cfg(test)]
 mod syntax_tests;
 #[cfg(any(test, feature = "testing"))]
@@ -62,6 +63,7 @@ pub static FAMILIES: &[&[&Command<Handler>]] = &[
     sort::COMMANDS,
     stream::COMMANDS,
     string::COMMANDS,
+    suggestions::COMMANDS,
     tseries::COMMANDS,
     vector_set::COMMANDS,
     zset::COMMANDS,

@@ -226,6 +226,18 @@ pub static TIME_SERIES: TypeView = TypeView {
     is_always_listed: false,
 };
 
+/// Dictionaries of suggestions; the best ones are read.
+pub static SUGGESTIONS: TypeView = TypeView {
+    name: "trietype0",
+    length: Some(Length { command: "FT.SUGLEN", unit: "suggestions" }),
+    beginning: Some(Beginning {
+        command: "FT.SUGGET",
+        arguments: &["", "WITHSCORES", "MAX", "100"],
+        form: Form::Flat(&["suggestion", "score"]),
+    }),
+    is_always_listed: false,
+};
+
 /// All types, in the order in which redis-cli lists them.
 pub static DATA_TYPES: &[&TypeView] = &[
     &STRING,
@@ -244,6 +256,7 @@ pub static DATA_TYPES: &[&TypeView] = &[
     &T_DIGEST,
     &VECTOR_SET,
     &TIME_SERIES,
+    &SUGGESTIONS,
 ];
 
 /// The type that TYPE calls so.

@@ -80,12 +80,17 @@ impl Group {
         }
     }
 
-    /// The module that has the command in Redis.
+    /// The module that has the command in Redis, if clients are shown it.
     pub fn module(self) -> Option<&'static Module> {
         match self {
-            Group::Module(module) => Some(module),
+            Group::Module(module) => Some(module).filter(|module| module.version > 0),
             _ => None,
         }
+    }
+
+    /// Whether the command is a module's in Redis.
+    pub const fn is_module(self) -> bool {
+        matches!(self, Group::Module(_))
     }
 }
 
@@ -411,7 +416,7 @@ impl Spec {
     /// names all categories of its commands.
     pub fn acl(&self) -> Acl {
         let mut acl = self.acl;
-        if self.group.module().is_some() {
+        if self.group.is_module() {
             return acl;
         }
         let implied = [
@@ -738,7 +743,7 @@ impl<H: Copy> Command<H> {
         complexity: &'static str,
         summary: &'static str,
     ) -> Self {
-        if matches!(group, Group::Module(_)) {
+        if group.is_module() {
             self.spec.flags = self.spec.flags.with(Flags::MODULE);
         }
         self.spec.group = group;

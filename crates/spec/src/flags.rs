@@ -182,6 +182,8 @@ bits! {
         TIMESERIES = 28, "timeseries";
         /// @pathhash
         PATHHASH = 29, "pathhash";
+        /// @search
+        SEARCH = 30, "search";
     }
 }
 

@@ -6,7 +6,8 @@
 pub struct Module {
     /// The name in MODULE LIST.
     pub name: &'static str,
-    /// The version in MODULE LIST: two digits each for minor version and patch.
+    /// The version in MODULE LIST: two digits each for minor version and patch. 0 while clients are not shown
+    /// the module: a client that sees one takes all of its commands for granted.
     pub version: u32,
     /// The options that INFO tells.
     pub options: &'static str,
@@ -24,6 +25,9 @@ pub static TIME_SERIES: Module = Module { name: "timeseries", version: 80_600, o
 /// Vector sets; Redis has given them version 1 from the start.
 pub static VECTOR_SETS: Module =
     Module { name: "vectorset", version: 1, options: "handle-io-errors|handle-repl-async-load" };
+
+/// Search, of which only suggestions are there: clients that see it rely on FT.CREATE.
+pub static SEARCH: Module = Module { name: "search", version: 0, options: "handle-io-errors" };
 
 /// What runs scripts, a module in Valkey.
 pub static LUA: Module =

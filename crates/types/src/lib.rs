@@ -1,5 +1,5 @@
-//! Value types: strings apart, the encodings of list, set, hash, sorted set, stream, array and path hash; no
-//! keys, no clients.
+//! Value types: strings apart, the encodings of list, set, hash, sorted set, stream, array, path hash and
+//! dictionary of suggestions; no keys, no clients.
 
 pub mod array;
 pub mod element;
@@ -14,6 +14,7 @@ pub mod path_hash;
 pub mod set;
 pub mod size_class;
 pub mod stream;
+pub mod suggestions;
 pub mod table;
 mod tagged;
 mod timed;

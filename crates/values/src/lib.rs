@@ -26,6 +26,7 @@ mod set;
 mod sketch;
 mod stream;
 mod string;
+mod suggestions;
 #[cfg(test)]
 mod tests;
 pub mod time_series;
@@ -51,6 +52,7 @@ pub use json::Json;
 pub use martlet_rdb::{Error, Owner};
 pub use module::{ModuleDescriptor, ModuleType, built_in_views, install};
 pub use sketch::Sketch;
+pub use suggestions::SuggestionDictionary;
 pub use vector_set::Vectors;
 
 /// All descriptors.
@@ -67,7 +69,7 @@ pub static TYPES: [&Descriptor; 9] = [
 ];
 
 /// Types that Redis has as modules'.
-static MODULE_TYPES: [&ModuleDescriptor; 8] = [
+static MODULE_TYPES: [&ModuleDescriptor; 9] = [
     &json::DESCRIPTOR,
     &sketch::BLOOM,
     &sketch::CUCKOO,
@@ -76,6 +78,7 @@ static MODULE_TYPES: [&ModuleDescriptor; 8] = [
     &sketch::T_DIGEST,
     &vector_set::DESCRIPTOR,
     &time_series::DESCRIPTOR,
+    &suggestions::DESCRIPTOR,
 ];
 
 /// The descriptor of a kind.
