@@ -97,6 +97,18 @@ const REQUESTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "trietype0",
+        &[
+            "FT.SUGLEN k",
+            "FT.SUGGET k a",
+            "FT.SUGGET k ab FUZZY WITHSCORES WITHPAYLOADS MAX 100",
+            "FT.SUGGET k a TRIM MAX 4294967295",
+            "FT.SUGADD k a 1e38 INCR PAYLOAD p",
+            "FT.SUGADD k ab -inf",
+            "FT.SUGDEL k a",
+        ],
+    ),
+    (
         "TopK-TYPE",
         &[
             "TOPK.QUERY k a b",

@@ -261,6 +261,7 @@ const SKETCHES: &[&[&str]] = &[
         "CF.LOADCHUNK k 3 ab",
     ],
     &["CMS.INITBYDIM k 5 3", "CMS.INCRBY k a 3 b 100", "CMS.MERGE k 2 k k WEIGHTS 1 2", "CMS.QUERY k a c"],
+    &["FT.SUGADD k ab 1 PAYLOAD p", "FT.SUGADD k Abc 2.5", "FT.SUGADD k b 1 INCR", "FT.SUGGET k a FUZZY"],
     &[
         "TOPK.RESERVE k 2 3 2 0.5",
         "TOPK.ADD k a b c a",

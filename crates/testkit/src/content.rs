@@ -104,6 +104,24 @@ pub fn fill_sketches(client: &mut Client, count: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Fills the selected database with dictionaries of suggestions: scores that all differ, payloads, texts of
+/// several bytes a character, and one dictionary without suggestions.
+///
+/// # Errors
+/// The connection's, or a command that is refused.
+pub fn fill_suggestions(client: &mut Client, count: usize) -> io::Result<()> {
+    let asker = &mut Asker(client);
+    for i in 0..count {
+        let text = format!("{}-{i}", ["Martlet", "martin", "märz", "swift"][i % 4]);
+        asker.line(&format!("FT.SUGADD suggestions{count} {text} {}.5", i + 1))?;
+        asker.line(&format!("FT.SUGADD suggestions{count} {text} 0.25 INCR PAYLOAD p{i}"))?;
+        asker.line(&format!("FT.SUGADD plain{count} {text} {}", i + 1))?;
+    }
+    asker.line(&format!("FT.SUGADD empty{count} none 0"))?;
+    expire(asker, &format!("plain{count}"))?;
+    Ok(())
+}
+
 /// Fills the selected database with vector sets of each encoding, with a projection and attributes.
 ///
 /// # Errors
@@ -336,6 +354,8 @@ fn value(asker: &mut Asker<'_>, kind: &str, key: &[u8], has_times: bool) -> io::
         "TDIS-TYPE" => &[b"TDIGEST.BYRANK", key, b"0", b"3", b"9", b"11"],
         "ReJSON-RL" => &[b"JSON.GET", key],
         "vectorset" => return vectors(asker, key),
+        // The order tells the scores; the last digit of some is another one in Redis.
+        "trietype0" => &[b"FT.SUGGET", key, b"", b"MAX", b"1000000", b"WITHPAYLOADS"],
         "TSDB-TYPE" => &[b"TS.RANGE", key, b"-", b"+", b"LATEST"],
         _ => return Ok(vec![]),
     };

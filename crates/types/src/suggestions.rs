@@ -102,8 +102,8 @@ impl Suggestions {
         self.bytes
     }
 
-    /// Adds a text, or changes one that is there. An empty payload counts as none, and leaves the one that
-    /// the text has. The score is kept with 32 bits, as RediSearch keeps it.
+    /// Adds a text, or changes its score and payload. An empty payload leaves the present one. The score is
+    /// kept with 32 bits, as in RediSearch.
     ///
     /// # Errors
     /// [`NotANumber`]; nothing was changed then.

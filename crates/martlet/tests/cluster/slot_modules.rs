@@ -28,7 +28,7 @@ struct Written {
     found: &'static str,
 }
 
-const WRITTEN: [Written; 8] = [
+const WRITTEN: [Written; 9] = [
     Written {
         created: "JSON.SET {06S}json $ {\"n\":0,\"l\":[]}",
         write: "JSON.NUMINCRBY {06S}json $.n 1",
@@ -84,6 +84,13 @@ const WRITTEN: [Written; 8] = [
         answer: "1",
         asked: "VRANGE {06S}vectors [e# [e#",
         found: "e#",
+    },
+    Written {
+        created: "FT.SUGADD {06S}suggestions none 0",
+        write: "FT.SUGADD {06S}suggestions text# 1",
+        answer: "#",
+        asked: "FT.SUGGET {06S}suggestions text# MAX 1",
+        found: "text#",
     },
 ];
 

@@ -7,7 +7,7 @@
 
 use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
-use martlet_testkit::content::{fill_documents, fill_series, fill_sketches, fill_vectors};
+use martlet_testkit::content::{fill_documents, fill_series, fill_sketches, fill_suggestions, fill_vectors};
 use martlet_testkit::server::Server;
 
 use super::{Program, assert_same, connect, content, peers, run, stop, wait_for};
@@ -88,6 +88,20 @@ const CHANGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "FT.SUGADD",
+        &[
+            "FT.SUGADD suggestions200 Martlet-new 7 PAYLOAD more",
+            "FT.SUGADD suggestions200 martin-1 1.5 INCR",
+            "FT.SUGDEL suggestions200 swift-7",
+            "FT.SUGADD empty200 first 3",
+            "FT.SUGLEN suggestions200",
+            "FT.SUGGET suggestions200 mart MAX 7 WITHSCORES WITHPAYLOADS",
+            "FT.SUGGET suggestions200 mxrtin FUZZY MAX 3 WITHPAYLOADS",
+            "FT.SUGGET plain200 mär MAX 1000",
+            "FT.SUGGET empty200 f",
+        ],
+    ),
+    (
         "VADD",
         &[
             "VADD int8:200 VALUES 4 1 2 3 4 new SETATTR {\"n\":1}",
@@ -130,6 +144,7 @@ fn fill_family(client: &mut Client, command: &str) -> bool {
     match command {
         "BF.ADD" => fill_sketches(client, 12).unwrap(),
         "JSON.SET" => assert!(fill_documents(client).unwrap()),
+        "FT.SUGADD" => fill_suggestions(client, 200).unwrap(),
         "VADD" => fill_vectors(client, 200).unwrap(),
         _ => {
             fill_series(client, 200).unwrap();

@@ -1,7 +1,8 @@
 //! The characters of texts that need not be UTF-8, and their case folding.
 //!
 //! Invariant: a text's characters are its bytes cut into pieces. Each valid sequence of UTF-8 is one
-//! character, each other byte one by itself, so that any run of whole characters is cut in the same way alone.
+//! character, each other byte one by itself, so that any run of whole characters is cut in the same way
+//! alone.
 
 /// The number of a byte that begins no valid sequence, behind those of Unicode.
 const BYTES: u32 = 0x11_0000;

@@ -8,7 +8,7 @@ use triomphe::Arc;
 use super::Suggestion;
 use super::character::{Characters, common_len};
 
-/// What is known of a text.
+/// A text's score and payload.
 #[derive(Clone)]
 pub(super) struct Entry {
     pub score: f32,

@@ -13,7 +13,7 @@ use super::character::{Characters, fold};
 use super::node::{Entry, Node};
 use super::{PREFIX_MAX_CHARACTERS, Suggestion};
 
-/// What is searched for.
+/// A search for the beginning of texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The beginning, in any case of letters.
@@ -50,7 +50,7 @@ struct Pattern {
     edits_max: u8,
 }
 
-/// What is known of a path, which is the beginning of texts.
+/// How a path, the beginning of texts, matches the prefix.
 #[derive(Clone, Copy)]
 struct Match {
     /// Characters of the path.

@@ -59,7 +59,7 @@ fn distance(one: &[u32], other: &[u32]) -> usize {
     row[other.len()]
 }
 
-/// What the documentation of FT.SUGGET says, applied to each text.
+/// FT.SUGGET by its documentation, text by text.
 fn found_in(model: &Model, query: Query<'_>) -> Vec<(Vec<u8>, f32, Vec<u8>)> {
     let prefix: Vec<u32> = Characters(query.prefix).map(fold).collect();
     let mut found = Vec::new();

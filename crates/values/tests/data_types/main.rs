@@ -130,6 +130,7 @@ fn samples(kind: Kind) -> Vec<(Vec<Words>, Words)> {
             })
             .chain(sketches())
             .chain(vector_sets())
+            .chain(suggestions())
             .collect(),
         Kind::Stream => {
             let grouped = |i: usize| match i {
@@ -182,6 +183,21 @@ fn sketches() -> Vec<(Vec<Words>, Words)> {
         (vec![words("TDIGEST.CREATE k")], words("TDIGEST.ADD k 1")),
         sketch("TDIGEST.CREATE k", &|i| format!("TDIGEST.ADD k {i}.5"), "TDIGEST.ADD k 3"),
         sketch("TDIGEST.CREATE k COMPRESSION 10", &|i| format!("TDIGEST.ADD k -{i}"), "TDIGEST.RESET k"),
+    ]
+}
+
+/// Dictionaries of suggestions: with payloads, without, with a score that commands alone cannot make.
+fn suggestions() -> Vec<(Vec<Words>, Words)> {
+    let made = |count: usize, line: &dyn Fn(usize) -> String, change: &str| {
+        ((0..count).map(|number| words(&line(number))).collect(), words(change))
+    };
+    let with_payload = |i: usize| format!("FT.SUGADD k text{i:05} {i}.25 PAYLOAD p{i}");
+    let zero = |i: usize| format!("FT.SUGADD k text {} INCR", if i == 0 { 1 } else { -1 });
+    vec![
+        made(2, &zero, "FT.SUGDEL k text"),
+        made(3, &with_payload, "FT.SUGADD k text00001 1 INCR"),
+        made(3_000, &|i| format!("FT.SUGADD k {i:b}-text {}", i + 1), "FT.SUGDEL k 101-text"),
+        made(3_000, &with_payload, "FT.SUGADD k text00001 1 PAYLOAD q"),
     ]
 }
 
