@@ -1,7 +1,7 @@
 //! What the entries of all families say of their arguments.
 
-use martlet_spec::Spec;
 use martlet_spec::syntax::{Argument, Kind};
+use martlet_spec::{Acl, Flags, Group, Spec};
 
 /// The notation of a tree: the inverse of parsing.
 fn show(argument: &Argument) -> String {
@@ -66,5 +66,17 @@ fn keys_of_the_syntax_are_parts_of_the_key_spec() {
         let mut found = Vec::new();
         parts(&spec.arguments(), &mut found);
         assert!(found.iter().all(|part| *part < spec.keys.len()), "{}", spec.full_name);
+    }
+}
+
+/// A module's command has the category of what it does to keys, if any command of its module has categories.
+#[test]
+fn commands_of_modules_are_in_the_categories_of_their_flags() {
+    let of_modules = || entries().filter(|spec| spec.group.is_module());
+    let names_categories = |group: Group| of_modules().any(|spec| spec.group == group && spec.acl().0 != 0);
+    for spec in of_modules().filter(|spec| names_categories(spec.group)) {
+        for (flag, category) in [(Flags::WRITE, Acl::WRITE), (Flags::READONLY, Acl::READ)] {
+            assert_eq!(spec.flags.has(flag), spec.acl().has(category), "{}", spec.full_name);
+        }
     }
 }

@@ -18,6 +18,7 @@ const fn number_command(name: &'static str, handler: Handler, summary: &'static 
         .flags(Flags::WRITE)
         .keys(KEYS)
         .member(DOCUMENT)
+        .acl(WRITES)
         .syntax("key:k0 path value:d")
         .doc(
             GROUP,
