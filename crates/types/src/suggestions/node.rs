@@ -1,7 +1,8 @@
 //! The nodes of [`Suggestions`](super::Suggestions).
 //!
-//! Invariant: `best` is the highest score of the node's subtree, minus infinity without any; children are in
-//! order of their first characters, each of which occurs once.
+//! Invariant: `best` is the highest score of the node's subtree, minus infinity without any, and `shortest`
+//! the number of characters to its nearest entry; children are in order of their first characters, each of
+//! which occurs once.
 
 use triomphe::Arc;
 
@@ -35,6 +36,29 @@ pub(super) struct Node {
     entry: Option<Entry>,
     children: Vec<Child>,
     best: f32,
+    /// Characters behind the label to the nearest entry; [`u16::MAX`] without any.
+    shortest: u16,
+}
+
+/// What a search reads of a subtree before it enters it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Outlook {
+    /// Its highest score.
+    pub best: f32,
+    /// Characters to its nearest entry, from where the subtree is looked at.
+    pub shortest: u16,
+}
+
+impl Outlook {
+    const NOTHING: Outlook = Outlook { best: f32::NEG_INFINITY, shortest: u16::MAX };
+
+    fn of(entry: Option<&Entry>) -> Outlook {
+        entry.map_or(Outlook::NOTHING, |entry| Outlook { best: entry.score, shortest: 0 })
+    }
+
+    fn or(self, other: Outlook) -> Outlook {
+        Outlook { best: self.best.max(other.best), shortest: self.shortest.min(other.shortest) }
+    }
 }
 
 /// Bytes of a reference count.
@@ -47,8 +71,8 @@ fn payload_bytes(payload: &[u8]) -> usize {
 
 impl Node {
     pub fn new(label: &[u8], entry: Option<Entry>) -> Node {
-        let best = entry.as_ref().map_or(f32::NEG_INFINITY, |entry| entry.score);
-        Node { label: label.into(), entry, children: Vec::new(), best }
+        let Outlook { best, shortest } = Outlook::of(entry.as_ref());
+        Node { label: label.into(), entry, children: Vec::new(), best, shortest }
     }
 
     /// Bytes that the node has asked the allocator for, without its children.
@@ -69,8 +93,15 @@ impl Node {
         self.entry.as_ref()
     }
 
-    pub fn best(&self) -> f32 {
-        self.best
+    /// The subtree from the node's end.
+    pub fn outlook(&self) -> Outlook {
+        Outlook { best: self.best, shortest: self.shortest }
+    }
+
+    /// The subtree from the parent's end.
+    fn outlook_from_above(&self) -> Outlook {
+        let label = Characters(&self.label).count() as u16;
+        Outlook { shortest: self.shortest.saturating_add(label), ..self.outlook() }
     }
 
     pub fn children(&self) -> impl ExactSizeIterator<Item = &Node> {
@@ -94,14 +125,18 @@ impl Node {
         outcome
     }
 
-    /// Brings the highest score up to date with a part of the subtree whose highest score has changed.
-    fn refresh_best(&mut self, before: f32, after: f32) {
-        if after >= self.best {
-            self.best = after;
-        } else if before == self.best {
-            let own = self.entry.as_ref().map_or(f32::NEG_INFINITY, |entry| entry.score);
-            self.best = self.children.iter().fold(own, |best, child| best.max(child.node.best));
-        }
+    /// Brings the outlook up to date with a change of an entry or a child.
+    fn refresh(&mut self, before: Outlook, after: Outlook) {
+        let known = self.outlook();
+        let is_settled = (after.best >= known.best || before.best < known.best)
+            && (after.shortest <= known.shortest || before.shortest > known.shortest);
+        let outlook = if is_settled {
+            known.or(after)
+        } else {
+            let own = Outlook::of(self.entry.as_ref());
+            self.children.iter().fold(own, |all, child| all.or(child.node.outlook_from_above()))
+        };
+        (self.best, self.shortest) = (outlook.best, outlook.shortest);
     }
 
     /// Puts an entry at the end of `rest` below this node; whether there was none. An entry without a payload
@@ -115,26 +150,26 @@ impl Node {
             Err(at) => {
                 let leaf = Node::new(rest, Some(entry));
                 *bytes += leaf.own_bytes();
-                let after = leaf.best;
+                let after = leaf.outlook_from_above();
                 self.put_child(at, Child { first, node: Arc::new(leaf) }, bytes);
-                self.refresh_best(f32::NEG_INFINITY, after);
+                self.refresh(Outlook::NOTHING, after);
                 return true;
             }
         };
         let node = Arc::make_mut(&mut self.children[at].node);
-        let before = node.best;
+        let before = node.outlook_from_above();
         let common = common_len(&node.label, rest);
         if common < node.label.len() {
             node.split(common, bytes);
         }
         let is_new = node.put(rest.get(common..).unwrap_or(&[]), entry, bytes);
-        let after = node.best;
-        self.refresh_best(before, after);
+        let after = node.outlook_from_above();
+        self.refresh(before, after);
         is_new
     }
 
     fn put_here(&mut self, mut entry: Entry, bytes: &mut usize) -> bool {
-        let after = entry.score;
+        let after = Outlook::of(Some(&entry));
         let known = self.altered(bytes, |node| {
             let known = node.entry.take();
             if entry.payload.is_none() {
@@ -143,7 +178,7 @@ impl Node {
             node.entry = Some(entry);
             known
         });
-        self.refresh_best(known.as_ref().map_or(f32::NEG_INFINITY, |known| known.score), after);
+        self.refresh(Outlook::of(known.as_ref()), after);
         known.is_none()
     }
 
@@ -163,12 +198,13 @@ impl Node {
         let Some(first) = Characters(below).next() else { return };
         let (above, mut lower) = (above.into(), Node::new(below, None));
         self.altered(bytes, |node| {
-            lower.best = node.best;
+            (lower.best, lower.shortest) = (node.best, node.shortest);
             lower.entry = node.entry.take();
             lower.children = std::mem::take(&mut node.children);
             node.label = above;
         });
         *bytes += lower.own_bytes();
+        self.shortest = lower.outlook_from_above().shortest;
         self.put_child(0, Child { first, node: Arc::new(lower) }, bytes);
     }
 
@@ -176,16 +212,13 @@ impl Node {
     pub fn remove(&mut self, rest: &[u8], bytes: &mut usize) {
         let Some(first) = Characters(rest).next() else {
             let known = self.altered(bytes, |node| node.entry.take());
-            if let Some(known) = known {
-                self.refresh_best(known.score, f32::NEG_INFINITY);
-            }
-            return;
+            return self.refresh(Outlook::of(known.as_ref()), Outlook::NOTHING);
         };
         let Ok(at) = self.child_index(first) else { return };
         let node = Arc::make_mut(&mut self.children[at].node);
-        let before = node.best;
+        let before = node.outlook_from_above();
         node.remove(rest.get(node.label.len()..).unwrap_or(&[]), bytes);
-        let after = node.best;
+        let after = node.outlook_from_above();
         match (node.entry.is_some(), node.children.len()) {
             (true, _) => {}
             (false, 0) => {
@@ -200,7 +233,7 @@ impl Node {
             (false, 1) => node.join_only_child(bytes),
             (false, _) => {}
         }
-        self.refresh_best(before, after);
+        self.refresh(before, after);
     }
 
     /// Takes the place of the only child, whose label continues this one's.
@@ -212,6 +245,7 @@ impl Node {
             node.label = [&*node.label, &*child.label].concat().into();
             node.entry = child.entry.take();
             node.children = std::mem::take(&mut child.children);
+            node.shortest = child.shortest;
         });
     }
 
@@ -233,6 +267,7 @@ impl Clone for Node {
     fn clone(&self) -> Node {
         let mut children = Vec::with_capacity(self.children.capacity());
         children.extend_from_slice(&self.children);
-        Node { label: self.label.clone(), entry: self.entry.clone(), children, best: self.best }
+        let Node { label, entry, best, shortest, .. } = self;
+        Node { label: label.clone(), entry: entry.clone(), children, best: *best, shortest: *shortest }
     }
 }

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::character::{Characters, fold};
-use super::node::{Entry, Node};
+use super::node::{Entry, Node, Outlook};
 use super::{PREFIX_MAX_CHARACTERS, Suggestion};
 
 /// A search for the beginning of texts.
@@ -124,8 +124,8 @@ impl Pattern {
         self.score(own, path.edits, path.len.abs_diff(self.bytes))
     }
 
-    /// No text that begins with the path has a higher score.
-    fn bound(&self, best: f32, path: Match) -> f32 {
+    /// No text of the subtree behind the path has a higher score.
+    fn bound(&self, Outlook { best, shortest }: Outlook, path: Match) -> f32 {
         if path.is_exact {
             return f32::INFINITY;
         }
@@ -135,7 +135,7 @@ impl Pattern {
         }
         let exactly_so_far = path.row[1] == 0;
         let edits = if exactly_so_far { 0 } else { path.edits.min(1) };
-        self.score(best, edits, path.len.saturating_sub(self.bytes))
+        self.score(best, edits, (path.len + usize::from(shortest)).saturating_sub(self.bytes))
     }
 }
 
@@ -227,7 +227,7 @@ pub(super) fn search<'a>(root: &'a Node, query: Query<'_>) -> Option<Vec<Found<'
         for child in node.children() {
             let below = Characters(child.label()).fold(path, |path, character| pattern.step(path, character));
             if pattern.can_match(below) {
-                let bound = pattern.bound(child.best(), below);
+                let bound = pattern.bound(child.outlook(), below);
                 visits.push(Visit { node: child, path_bytes: text.len(), path: below, bound });
             }
         }

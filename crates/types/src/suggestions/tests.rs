@@ -13,22 +13,27 @@ type Model = BTreeMap<Vec<u8>, (f32, Vec<u8>)>;
 
 /// Checks the invariants of every node, and the totals.
 fn check(dictionary: &Suggestions) {
-    fn walk(node: &Node, is_root: bool) -> (usize, usize, f32) {
+    /// Entries, bytes, the highest score, and characters from the node's end to the nearest entry.
+    fn walk(node: &Node, is_root: bool) -> (usize, usize, f32, usize) {
         let children = node.children().len();
         assert!(is_root || !node.label().is_empty());
         assert!(is_root || node.entry().is_some() || children > 1);
         let firsts: Vec<_> = node.children().map(|child| Characters(child.label()).next().unwrap()).collect();
         assert!(firsts.windows(2).all(|pair| pair[0] < pair[1]), "{firsts:?}");
-        let own = node.entry().map_or(f32::NEG_INFINITY, |entry| entry.score);
-        let start = (usize::from(node.entry().is_some()), node.own_bytes(), own);
-        let totals = node
-            .children()
-            .map(|child| walk(child, false))
-            .fold(start, |sum, of| (sum.0 + of.0, sum.1 + of.1, sum.2.max(of.2)));
-        assert_eq!(node.best(), totals.2);
-        totals
+        let mut all = (0, node.own_bytes(), f32::NEG_INFINITY, usize::from(u16::MAX));
+        if let Some(entry) = node.entry() {
+            (all.0, all.2, all.3) = (1, entry.score, 0);
+        }
+        for child in node.children() {
+            let of = walk(child, false);
+            let nearest = of.3 + Characters(child.label()).count();
+            all = (all.0 + of.0, all.1 + of.1, all.2.max(of.2), all.3.min(nearest));
+        }
+        let outlook = node.outlook();
+        assert_eq!((outlook.best, usize::from(outlook.shortest)), (all.2, all.3));
+        all
     }
-    let (len, bytes, _) = walk(&dictionary.root, true);
+    let (len, bytes, ..) = walk(&dictionary.root, true);
     assert_eq!((dictionary.len(), dictionary.heap_bytes()), (len, bytes));
 }
 
