@@ -140,14 +140,10 @@ impl Suggestions {
         payload: &[u8],
     ) -> Result<Added, NotANumber> {
         let known = match change {
-            ScoreChange::Increment => self.find(text).map_or(0.0, |entry| entry.score),
+            ScoreChange::Increment => self.find(text).map_or(0.0, Entry::score),
             ScoreChange::Replace => 0.0,
         };
-        let score = known + score;
-        if score.is_nan() {
-            return Err(NotANumber);
-        }
-        let entry = Entry { score, payload: (!payload.is_empty()).then(|| Arc::from(payload)) };
+        let entry = Entry::new(known + score, payload).ok_or(NotANumber)?;
         let is_new = Arc::make_mut(&mut self.root).put(text, entry, &mut self.bytes);
         self.len += usize::from(is_new);
         Ok(if is_new { Added::New } else { Added::Updated })

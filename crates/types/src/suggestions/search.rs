@@ -120,7 +120,7 @@ impl Pattern {
     /// The score of the text that the path is.
     fn score_of(&self, entry: &Entry, path: Match) -> f32 {
         let is_exact = path.is_exact && path.len == self.folded.len() && path.len > 0;
-        let own = if is_exact { EXACT_SCORE } else { entry.score };
+        let own = if is_exact { EXACT_SCORE } else { entry.score() };
         self.score(own, path.edits, path.len.abs_diff(self.bytes))
     }
 
@@ -220,7 +220,7 @@ pub(super) fn search<'a>(root: &'a Node, query: Query<'_>) -> Option<Vec<Found<'
         if let Some(entry) = node.entry()
             && path.edits <= pattern.edits_max
         {
-            let payload = entry.payload.as_deref();
+            let payload = entry.payload();
             best.offer(pattern.score_of(entry, path), entry.with_text(&text), payload);
         }
         let from = visits.len();

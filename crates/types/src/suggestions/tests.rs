@@ -22,7 +22,7 @@ fn check(dictionary: &Suggestions) {
         assert!(firsts.windows(2).all(|pair| pair[0] < pair[1]), "{firsts:?}");
         let mut all = (0, node.own_bytes(), f32::NEG_INFINITY, usize::from(u16::MAX));
         if let Some(entry) = node.entry() {
-            (all.0, all.2, all.3) = (1, entry.score, 0);
+            (all.0, all.2, all.3) = (1, entry.score(), 0);
         }
         for child in node.children() {
             let of = walk(child, false);
