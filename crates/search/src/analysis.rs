@@ -13,6 +13,7 @@ use crate::index::documents::Sortable;
 use crate::index::vectors;
 use crate::number::parse_c;
 use crate::schema::{Definition, Element, Field, FieldKind, Language, Source, Tag, Text, Vector};
+use crate::text::fold::folded;
 use crate::text::stopwords::Stopwords;
 use crate::text::{Analyser, Rules};
 
@@ -270,7 +271,7 @@ impl Reader<'_> {
     }
 
     fn one_tag(&mut self, tag: &Tag, bytes: &[u8]) {
-        let name = if tag.case_sensitive { bytes.into() } else { folded(bytes) };
+        let name = if tag.case_sensitive { bytes.into() } else { boxed_fold(bytes) };
         self.content.tags.push((self.field, name));
     }
 
@@ -358,12 +359,9 @@ fn unsupported(value: &Value<'_>, wanted: &str) -> Error {
     Error::new(format!("Invalid JSON type: {got} type can't be represented as {wanted}"))
 }
 
-/// A text in lower case, as far as it is UTF-8.
-fn folded(bytes: &[u8]) -> Box<[u8]> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.is_ascii() => text.to_lowercase().into_bytes().into_boxed_slice(),
-        _ => bytes.to_ascii_lowercase().into_boxed_slice(),
-    }
+/// See [`folded`].
+fn boxed_fold(text: &[u8]) -> Box<[u8]> {
+    folded(text).into_owned().into_boxed_slice()
 }
 
 /// A number as C reads it, the whole text: no NaN, and no number that is out of range.
@@ -391,7 +389,7 @@ fn sortable(field: &Field, value: &Value<'_>) -> Sortable {
             parse_number(text).map_or(Sortable::Missing, Sortable::Number)
         }
         (FieldKind::Text(_) | FieldKind::Tag(_), Value::Text(text)) if !field.unf => {
-            Sortable::Text(folded(text))
+            Sortable::Text(boxed_fold(text))
         }
         (_, Value::Text(text)) => Sortable::Text((**text).into()),
         (_, Value::Number(number)) => Sortable::Number(*number),

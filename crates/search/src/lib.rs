@@ -6,6 +6,7 @@ pub mod aggregate;
 pub mod analysis;
 pub mod arguments;
 pub mod definition;
+pub mod dictionaries;
 pub mod error;
 pub mod exec;
 pub mod index;
@@ -15,6 +16,7 @@ pub mod request;
 pub mod schema;
 pub mod searching;
 pub mod snippets;
+pub mod spelling;
 pub mod text;
 
 pub use error::Error;

@@ -499,13 +499,7 @@ impl<'a> Parser<'a> {
     }
 
     fn dialect(&mut self) -> Result<(), Error> {
-        if self.cursor.is_at_end() {
-            return Err(Error::new("Need an argument for DIALECT"));
-        }
-        let dialect = self.cursor.u32(1).ok().filter(|dialect| *dialect <= MAX_DIALECT);
-        self.query.dialect = dialect.ok_or_else(|| {
-            Error::new(format!("DIALECT requires a non negative integer >=1 and <= {MAX_DIALECT}"))
-        })?;
+        self.query.dialect = read_dialect(&mut self.cursor)?;
         self.check_dialect()
     }
 
@@ -528,4 +522,15 @@ impl<'a> Parser<'a> {
         }
         Ok(())
     }
+}
+
+/// The value of DIALECT, which is next.
+pub(crate) fn read_dialect(cursor: &mut arguments::Cursor<'_>) -> Result<u32, Error> {
+    if cursor.is_at_end() {
+        return Err(Error::new("Need an argument for DIALECT"));
+    }
+    let dialect = cursor.u32(1).ok().filter(|dialect| *dialect <= MAX_DIALECT);
+    dialect.ok_or_else(|| {
+        Error::new(format!("DIALECT requires a non negative integer >=1 and <= {MAX_DIALECT}"))
+    })
 }

@@ -4,6 +4,7 @@
 //! are a text; nothing here fails.
 
 pub mod chinese;
+pub mod fold;
 pub mod phonetic;
 pub mod stem;
 pub mod stopwords;
