@@ -120,7 +120,8 @@ impl KeyIndex {
             if self.filter.as_ref().is_some_and(|filter| !filter.admits(document, scratch)) {
                 return false;
             }
-            let content = analysis.of(&rules.definition, &rules.stopwords, key.bytes, document);
+            let Rules { definition, stopwords, synonyms, .. } = rules;
+            let content = analysis.with_synonyms(definition, stopwords, synonyms, key.bytes, document);
             match content.and_then(|content| self.index.put(key.hash, content)) {
                 Ok(_) => true,
                 Err(failure) => {

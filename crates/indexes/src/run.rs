@@ -47,7 +47,7 @@ impl Run {
     ///
     /// # Errors
     /// Those of [`Searching::new`].
-    pub fn new(index: Arc<KeyIndex>, request: Search, context: Context<'_>) -> Result<Run, Error> {
+    pub fn new(index: Arc<KeyIndex>, request: Search, context: Context) -> Result<Run, Error> {
         let searching = Searching::new(Arc::clone(index.index()), &request, context)?;
         let rules = index.index().rules();
         let reader = searching.loaded_key().map(|key| SortReader::new(&rules.definition.fields[key.field]));

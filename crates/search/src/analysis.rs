@@ -13,6 +13,7 @@ use crate::index::documents::Sortable;
 use crate::index::vectors;
 use crate::number::parse_c;
 use crate::schema::{Definition, Element, Field, FieldKind, Language, Source, Tag, Text, Vector};
+use crate::synonyms::Synonyms;
 use crate::text::fold::folded;
 use crate::text::stopwords::Stopwords;
 use crate::text::{Analyser, Rules};
@@ -64,7 +65,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Analyses a document.
+    /// Analyses a document for an index without synonyms.
     ///
     /// # Errors
     /// A field of it cannot be indexed.
@@ -75,7 +76,23 @@ impl Analysis {
         key: &[u8],
         document: &dyn Document,
     ) -> Result<&mut Content, Failure> {
+        self.with_synonyms(definition, stopwords, &Synonyms::default(), key, document)
+    }
+
+    /// Analyses a document for an index with synonyms.
+    ///
+    /// # Errors
+    /// A field of it cannot be indexed.
+    pub fn with_synonyms(
+        &mut self,
+        definition: &Definition,
+        stopwords: &Stopwords,
+        synonyms: &Synonyms,
+        key: &[u8],
+        document: &dyn Document,
+    ) -> Result<&mut Content, Failure> {
         self.content.clear();
+        self.content.fingerprint = synonyms.fingerprint();
         self.content.key.extend_from_slice(key);
         let language = self.language(definition, document);
         self.score_and_payload(definition, document);
@@ -83,6 +100,7 @@ impl Analysis {
             analyser: &mut self.analyser,
             content: &mut self.content,
             stopwords,
+            synonyms: Some(synonyms).filter(|synonyms| !synonyms.is_empty()),
             language,
             is_json: definition.source == Source::Json,
             position: 0,
@@ -143,6 +161,8 @@ struct Reader<'a> {
     analyser: &'a mut Analyser,
     content: &'a mut Content,
     stopwords: &'a Stopwords,
+    /// None: there are none.
+    synonyms: Option<&'a Synonyms>,
     language: Language,
     is_json: bool,
     /// The last position of a term.
@@ -221,7 +241,7 @@ impl Reader<'_> {
         };
         let weight = (text.weight.round() as u32).max(1);
         let stem_weight = ((text.weight * STEM_WEIGHT).round() as u32).max(1);
-        let (terms, field) = (&mut self.content.terms, self.text_field);
+        let (terms, field, synonyms) = (&mut self.content.terms, self.text_field, self.synonyms);
         let count = self.analyser.analyse(bytes, rules, self.position, |token| {
             terms.add(token.term, field, token.position, weight, true);
             if let Some(stem) = token.stem {
@@ -229,6 +249,11 @@ impl Reader<'_> {
             }
             if let Some(sound) = token.sound {
                 terms.add(sound, field, token.position, weight, false);
+            }
+            if let Some(synonyms) = synonyms {
+                for group in synonyms.groups(token.term) {
+                    terms.add(group, field, token.position, weight, false);
+                }
             }
         });
         self.position = self.position.saturating_add(count);

@@ -17,6 +17,7 @@ pub mod schema;
 pub mod searching;
 pub mod snippets;
 pub mod spelling;
+pub mod synonyms;
 pub mod text;
 
 pub use error::Error;

@@ -11,7 +11,7 @@ use crate::index::documents::Sortable;
 use crate::index::numbers::Range;
 use crate::index::whole::{Index, Rules};
 use crate::query::ast::{FieldMask, Node};
-use crate::query::{Options, Params, Synonyms, parse};
+use crate::query::{Options, Params, parse};
 use crate::request::{GeoFilter, NumericFilter, Search};
 use crate::schema::{Definition, FieldKind};
 use martlet_types::geo::{Area, Point, Shape};
@@ -19,13 +19,11 @@ use std::ops::Bound;
 
 /// The server's part in a search.
 #[derive(Copy, Clone, Default)]
-pub struct Context<'c> {
+pub struct Context {
     /// How patterns are bounded.
     pub bounds: Bounds,
     /// The most results (MAXSEARCHRESULTS).
     pub results_max: u64,
-    /// The index's synonyms.
-    pub synonyms: Option<&'c dyn Synonyms>,
     /// Whether the reply is RESP3.
     pub is_resp3: bool,
 }
@@ -66,7 +64,7 @@ impl Searching {
     ///
     /// # Errors
     /// RediSearch's, for the query and for options that this index does not have.
-    pub fn new(index: Arc<Index>, request: &Search, context: Context<'_>) -> Result<Searching, Error> {
+    pub fn new(index: Arc<Index>, request: &Search, context: Context) -> Result<Searching, Error> {
         let rules = index.rules();
         let definition = &rules.definition;
         let query = &request.query;
@@ -89,7 +87,7 @@ impl Searching {
             language: language.or(definition.language).unwrap_or_default(),
             verbatim: query.verbatim,
             expander: query.expander.as_deref(),
-            synonyms: context.synonyms,
+            synonyms: Some(&rules.synonyms),
             ..Options::new(definition, &rules.stopwords, &params)
         };
         if let Some(filter) = &request.geo_filter {

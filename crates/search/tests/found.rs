@@ -13,7 +13,7 @@ use martlet_base::random::Random;
 use martlet_search::analysis::{Analysis, Document, Value};
 use martlet_search::definition::{Context, create};
 use martlet_search::exec::{Best, Bounds, Evaluation, Planner, Ranking, Scorer, Scores};
-use martlet_search::index::whole::Index;
+use martlet_search::index::whole::{Index, Rules};
 use martlet_search::query::{Options, Params, parse};
 use support::client::Client;
 
@@ -202,6 +202,7 @@ impl Asked {
         let options = Options {
             dialect: self.dialect,
             verbatim: self.verbatim,
+            synonyms: Some(&rules.synonyms),
             ..Options::new(&rules.definition, &rules.stopwords, &params)
         };
         let root = parse(self.query.text.as_bytes(), &options).map_err(|error| error.to_string())?;
@@ -248,6 +249,75 @@ fn scored(reply: &[String]) -> Vec<(String, f64)> {
     pairs.map(|pair| (pair[0].clone(), pair[1].parse().unwrap_or(f64::NAN))).collect()
 }
 
+const SYNONYMS: &[(&str, &[&str])] =
+    &[("g1", &["fox", "dog", "music"]), ("g2", &["DOG", "car"]), ("G1", &["nothing", "sun"])];
+
+fn add_synonyms(indexes: &[Arc<Index>], group: &str, terms: &[&str]) {
+    let terms: Vec<&[u8]> = terms.iter().map(|term| term.as_bytes()).collect();
+    for index in indexes {
+        index.add_synonyms(group.as_bytes(), &terms).unwrap();
+    }
+}
+
+fn new_indexes() -> Vec<Arc<Index>> {
+    let schema: Vec<&[u8]> = SCHEMA.split(' ').map(str::as_bytes).collect();
+    let context = Context { memory_bytes: 1 << 30, is_path: |_| true };
+    [1, 4].map(|partitions| Arc::new(Index::new(create(&schema, context).unwrap(), partitions))).into()
+}
+
+fn put(indexes: &[Arc<Index>], analysis: &mut Analysis, key: &str, hash: &Hash) {
+    for index in indexes {
+        let Rules { definition, stopwords, synonyms, .. } = &*index.rules();
+        let content = analysis.with_synonyms(definition, stopwords, synonyms, key.as_bytes(), hash).unwrap();
+        index.put(hash_bytes(key.as_bytes()), content).unwrap();
+    }
+}
+
+#[test]
+fn synonyms_are_found_as_by_the_oracle() {
+    let (indexes, mut analysis) = (new_indexes(), Analysis::default());
+    add_synonyms(&indexes, "g1", &["boy", "Child"]);
+    add_synonyms(&indexes, "g2", &["child", "BABY"]);
+    let hash = |name, value: &str| Hash(vec![(name, value.to_owned())]);
+    let documents = [
+        ("d1", hash("t", "the boy runs")),
+        ("d2", hash("t", "a child")),
+        ("d3", hash("b", "babies and Baby")),
+        ("d4", hash("t", "girl")),
+        ("d5", Hash(vec![("t", "boy boy child".into()), ("b", "child".into())])),
+    ];
+    documents.iter().for_each(|(key, hash)| put(&indexes, &mut analysis, key, hash));
+    let mut count = 0;
+    let mut lines = include_str!("fixtures/synonyms.txt").lines().filter(|line| !line.starts_with('#'));
+    while let (Some(asked), Some(reply)) = (lines.next(), lines.next()) {
+        let mut parts = asked.split('&');
+        let scorer = SCORERS.iter().find(|scorer| parts.clone().next() == Some(scorer)).expect("a scorer");
+        let verbatim = parts.nth(1) == Some("VERBATIM");
+        let query = Generated::leaf(parts.next().expect("a query"));
+        let asked = Asked { query, dialect: 2, verbatim, scorer };
+        let theirs: Vec<String> = reply.split(' ').map(str::to_owned).collect();
+        for index in &indexes {
+            let ours = asked.ours(index);
+            assert!(asked.agree(&ours, &theirs), "{scorer} {} {ours:?} {reply}", asked.query.text);
+        }
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+}
+
+#[test]
+fn a_document_that_is_written_again_gains_new_synonyms() {
+    let (indexes, mut analysis) = (new_indexes(), Analysis::default());
+    let girl = Hash(vec![("t", "girl".to_owned())]);
+    let asked = Asked { query: Generated::leaf("lady"), dialect: 2, verbatim: false, scorer: "TFIDF" };
+    let count = |indexes: &[Arc<Index>]| asked.ours(&indexes[1]).expect("results").0;
+    put(&indexes, &mut analysis, "k", &girl);
+    add_synonyms(&indexes, "g", &["girl", "lady"]);
+    assert_eq!(count(&indexes), 0);
+    put(&indexes, &mut analysis, "k", &girl);
+    assert_eq!(count(&indexes), 1);
+}
+
 #[test]
 fn generated_queries_find_what_the_oracle_finds() {
     let Ok(address) = std::env::var("MARTLET_SEARCH_ORACLE") else {
@@ -263,21 +333,18 @@ fn generated_queries_find_what_the_oracle_finds() {
     client.call(&["FLUSHALL"]);
     let arguments: Vec<&str> = ["FT.CREATE"].into_iter().chain(SCHEMA.split(' ')).collect();
     assert_eq!(client.call(&arguments), b"OK");
-    let schema: Vec<&[u8]> = SCHEMA.split(' ').map(str::as_bytes).collect();
-    let context = Context { memory_bytes: 1 << 30, is_path: |_| true };
-    let indexes: Vec<Arc<Index>> =
-        [1, 4].map(|partitions| Arc::new(Index::new(create(&schema, context).unwrap(), partitions))).into();
+    let indexes = new_indexes();
+    for (group, terms) in SYNONYMS {
+        client.call(&[&["FT.SYNUPDATE", "i", group], *terms].concat());
+        add_synonyms(&indexes, group, terms);
+    }
     let mut analysis = Analysis::default();
     for at in 0..400 {
         let (key, hash) = (format!("k{at}"), hash(&mut random));
         let fields = hash.0.iter().flat_map(|(name, value)| [*name, value]);
         let command: Vec<&str> = ["HSET", &key].into_iter().chain(fields).collect();
         client.call(&command);
-        for index in &indexes {
-            let rules = index.rules();
-            let content = analysis.of(&rules.definition, &rules.stopwords, key.as_bytes(), &hash).unwrap();
-            index.put(hash_bytes(key.as_bytes()), content).unwrap();
-        }
+        put(&indexes, &mut analysis, &key, &hash);
     }
     let (mut differ, mut exact) = (0, 0);
     for _ in 0..queries {

@@ -14,6 +14,7 @@ use super::vectors::{Place, Vectors};
 use crate::analysis::Failure;
 use crate::error::Error;
 use crate::schema::{Definition, FieldKind};
+use crate::synonyms::Synonyms;
 use crate::text::stopwords::Stopwords;
 
 /// A definition with its stopwords and the vectors of its fields.
@@ -23,6 +24,8 @@ pub struct Rules {
     pub definition: Definition,
     /// Its stopwords.
     pub stopwords: Stopwords,
+    /// Its synonyms.
+    pub synonyms: Arc<Synonyms>,
     /// By field its vectors.
     pub vectors: Vec<Option<Arc<Vectors>>>,
 }
@@ -48,13 +51,13 @@ pub struct Index {
 
 impl Rules {
     /// The rules of a definition that has gained fields since `before`.
-    fn new(definition: Definition, before: &[Option<Arc<Vectors>>]) -> Rules {
+    fn new(definition: Definition, synonyms: Arc<Synonyms>, before: &[Option<Arc<Vectors>>]) -> Rules {
         let more = definition.fields.iter().skip(before.len()).map(|field| match &field.kind {
             FieldKind::Vector(vector) if !field.no_index => Vectors::new(vector).map(Arc::new),
             _ => None,
         });
         let vectors = before.iter().cloned().chain(more).collect();
-        Rules { stopwords: Stopwords::of(definition.stopwords.as_deref()), vectors, definition }
+        Rules { stopwords: Stopwords::of(definition.stopwords.as_deref()), synonyms, vectors, definition }
     }
 }
 
@@ -65,7 +68,7 @@ impl Index {
         let partitions = (0..partitions.max(1)).map(new).collect();
         let failures = (Failures::default(), vec![Failures::default(); definition.fields.len()]);
         Index {
-            rules: RwLock::new(Arc::new(Rules::new(definition, &[]))),
+            rules: RwLock::new(Arc::new(Rules::new(definition, Arc::default(), &[]))),
             partitions,
             sequence: AtomicU64::new(0),
             failures: Mutex::new(failures),
@@ -86,7 +89,31 @@ impl Index {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.1.resize(definition.fields.len(), Failures::default());
         let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        *rules = Arc::new(Rules::new(definition, &rules.vectors));
+        *rules = Arc::new(Rules::new(definition, Arc::clone(&rules.synonyms), &rules.vectors));
+    }
+
+    /// Adds terms to a group of synonyms; whether any of them is new there. Documents that were indexed
+    /// before must be indexed again, unless the update has said otherwise; while nothing is new there is
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// Those of [`Synonyms::add`]; nothing has changed then.
+    pub fn add_synonyms(&self, group: &[u8], terms: &[&[u8]]) -> Result<bool, Error> {
+        loop {
+            // The copy is made without the lock, for which readers of the rules would wait.
+            let before = self.rules();
+            let mut synonyms = Synonyms::clone(&before.synonyms);
+            if !synonyms.add(group, terms)? {
+                return Ok(false);
+            }
+            let Rules { definition, vectors, .. } = &*before;
+            let after = Arc::new(Rules::new(definition.clone(), Arc::new(synonyms), vectors));
+            let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+            if Arc::ptr_eq(&rules, &before) {
+                *rules = after;
+                return Ok(true);
+            }
+        }
     }
 
     /// How many partitions there are.
@@ -191,7 +218,8 @@ impl Index {
     pub fn heap_bytes(&self) -> usize {
         let vectors =
             self.rules().vectors.iter().flatten().map(|vectors| vectors.heap_bytes()).sum::<usize>();
-        self.sum(|partition| partition.heap_bytes() as u64) as usize + vectors
+        let synonyms = self.rules().synonyms.heap_bytes();
+        self.sum(|partition| partition.heap_bytes() as u64) as usize + vectors + synonyms
     }
 
     /// Drops a part of what dead documents have left, if there is so much that it is worth while: about

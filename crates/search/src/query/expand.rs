@@ -9,15 +9,6 @@ use crate::schema::{FieldKind, Language};
 use crate::text::chinese;
 use crate::text::stem::{STEM_PREFIX, stem_of};
 
-/// The synonyms of an index.
-pub trait Synonyms {
-    /// Reports the groups of which a term in lower case is a member, without the `~` before them.
-    fn groups(&self, term: &[u8], report: &mut dyn FnMut(&[u8]));
-}
-
-/// The byte before a group of synonyms.
-pub const SYNONYM_PREFIX: u8 = b'~';
-
 /// Which of the expansions a query asks for (EXPANDER).
 #[derive(Copy, Clone)]
 struct Expander {
@@ -111,7 +102,7 @@ fn expansions(
     if expander.synonyms
         && let Some(synonyms) = options.synonyms
     {
-        synonyms.groups(text, &mut |group| found.push([&[SYNONYM_PREFIX], group].concat()));
+        found.extend(synonyms.groups(text).map(<[u8]>::to_vec));
     }
     if expander.phonetics && (!expander.heeds_fields || wants_phonetics(node, options)?) {
         found.extend(crate::text::phonetic::code_of(text));

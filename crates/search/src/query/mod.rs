@@ -22,9 +22,9 @@ mod vectors;
 
 use crate::Error;
 use crate::schema::{Definition, Field, FieldKind, Language};
+use crate::synonyms::Synonyms;
 use crate::text::stopwords::Stopwords;
 use ast::{FieldMask, Kind, Node};
-pub use expand::{SYNONYM_PREFIX, Synonyms};
 pub use explain::{explain, explain_lines};
 pub use params::Params;
 use parser::Parser;
@@ -54,7 +54,7 @@ pub struct Options<'o> {
     /// EXPANDER
     pub expander: Option<&'o [u8]>,
     /// The index's synonyms.
-    pub synonyms: Option<&'o dyn Synonyms>,
+    pub synonyms: Option<&'o Synonyms>,
 }
 
 impl<'o> Options<'o> {

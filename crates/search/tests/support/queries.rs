@@ -2,11 +2,12 @@
 
 use martlet_base::random::Random;
 use martlet_search::Error;
-use martlet_search::query::{Options, Params, Synonyms, explain, parse};
+use martlet_search::query::{Options, Params, explain, parse};
 use martlet_search::schema::{
     Algorithm, Coordinates, Definition, Element, Field, FieldKind, Metric, Phonetic, Source, Tag, Text,
     Vector,
 };
+use martlet_search::synonyms::Synonyms;
 use martlet_search::text::stopwords::Stopwords;
 
 /// The commands that make the index `i` (`p`: with a phonetic field) at the oracle.
@@ -101,17 +102,12 @@ pub fn definition(index: &str) -> Definition {
     }
 }
 
-struct Groups;
-
-impl Synonyms for Groups {
-    fn groups(&self, term: &[u8], report: &mut dyn FnMut(&[u8])) {
-        match term {
-            b"hello" => [b"grp", &b"grp2"[..]].into_iter().for_each(report),
-            b"world" => report(b"grp"),
-            b"fox" => report(b"grp2"),
-            _ => {}
-        }
-    }
+/// The synonyms of the index `i`.
+fn groups() -> Synonyms {
+    let mut groups = Synonyms::default();
+    groups.add(b"grp", &[b"hello", b"world"]).expect("there are few");
+    groups.add(b"grp2", &[b"hello", b"Fox"]).expect("there are few");
+    groups
 }
 
 /// A query and how it is asked.
@@ -151,6 +147,7 @@ impl Asked {
         PARAMS
             .iter()
             .for_each(|(name, value)| params.insert(name.as_bytes(), value.as_bytes()).expect("a new name"));
+        let synonyms = groups();
         let mut options = Options::new(&definition, &stopwords, &params);
         options.dialect = self.dialect;
         options.verbatim = self.verbatim;
@@ -158,7 +155,7 @@ impl Asked {
             options.stopwords = None;
         }
         if self.index == "i" {
-            options.synonyms = Some(&Groups);
+            options.synonyms = Some(&synonyms);
         }
         match parse(&self.query, &options) {
             Ok(node) => explain(&node, &definition),
