@@ -161,7 +161,7 @@ struct Reader<'a> {
     analyser: &'a mut Analyser,
     content: &'a mut Content,
     stopwords: &'a Stopwords,
-    /// None: there are none.
+    /// The index's synonyms, if it has any.
     synonyms: Option<&'a Synonyms>,
     language: Language,
     is_json: bool,

@@ -185,7 +185,7 @@ struct Word {
     fields: FieldMask,
 }
 
-/// What a term of the index adds up to over the partitions.
+/// The sums of a term over the partitions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Candidate {
     documents: u64,
@@ -193,7 +193,7 @@ struct Candidate {
     is_in_field: bool,
 }
 
-/// Where a word's check goes on.
+/// The partition or the dictionary at which a word's check goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Partition(usize),
@@ -424,8 +424,8 @@ fn look_at_dictionary(walk: &mut Walk, dictionary: &Dictionary, left: &mut usize
     }
 }
 
-/// A word with its suggestions. A dictionary's term that the index has, or of which another spelling is
-/// suggested, is none.
+/// A word with its suggestions. They leave out a dictionary's term that the index has, and one of which they
+/// have another spelling.
 fn misspelled(word: Word, walk: Walk) -> Misspelled {
     let mut suggestions: Vec<Suggestion> = walk
         .candidates
