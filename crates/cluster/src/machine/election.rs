@@ -74,7 +74,8 @@ impl Cluster {
         let Some(primary) = node.primary else { return };
         let of = &self.table[primary];
         let is_soon = of.voted_ms.is_some_and(|voted| now - voted < self.settings.node_timeout_ms * 2);
-        if is_soon || (!of.is_failed() && !request.forces_vote) {
+        // An operator's failover waits for no earlier one, as in Valkey: one vote an epoch is enough there.
+        if !request.forces_vote && (is_soon || !of.is_failed()) {
             return;
         }
         let is_outdated = request.slots.iter().any(|slot| {
@@ -85,7 +86,9 @@ impl Cluster {
             return;
         }
         self.last_vote_epoch = self.current_epoch;
-        self.table[primary].voted_ms = Some(now);
+        if !request.forces_vote {
+            self.table[primary].voted_ms = Some(now);
+        }
         self.save(true);
         // There may be no own connection to it yet: a vote that is not heard is lost for two node timeouts.
         let own_link = self.table[sender].link.filter(|own| self.is_connected(*own));

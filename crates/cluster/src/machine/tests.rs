@@ -184,6 +184,19 @@ fn an_agreed_failover_pauses_writes_and_waits_for_the_offset() {
 }
 
 #[test]
+fn manual_failovers_of_one_primary_need_not_be_two_node_timeouts_apart() {
+    let mut net = Net::with_replica();
+    let begin = net.now;
+    for (taker, giver) in [(3, 0), (0, 3), (3, 0), (0, 3)] {
+        net.nodes[taker].failover(time(net.now), Failover::Agreed).unwrap();
+        net.settle();
+        net.pass(3_000);
+        assert!(net.nodes[taker].myself().is_primary() && net.nodes[giver].myself().is_replica());
+    }
+    assert!(net.now - begin < Settings::default().node_timeout_ms * 2);
+}
+
+#[test]
 fn a_request_for_a_failover_that_nobody_heard_is_made_again() {
     let mut net = Net::cluster(3);
     net.nodes.push(node(9));
