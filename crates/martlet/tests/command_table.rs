@@ -21,6 +21,7 @@ const PEER_VERSION: &str = "v=7.0.";
 const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arity", &["command|getkeys", "command|getkeysandflags"], "commands without arguments since 7.2"),
     ("arity", &["zrank", "zrevrank"], "WITHSCORE, 7.2"),
+    ("arity", &["cluster|replicate"], "NO ONE, Valkey 9"),
     ("history", &["acl|log", "client|kill", "client|list"], "7.2 and later"),
     ("history", &["georadius_ro", "georadiusbymember", "georadiusbymember_ro"], "completed in 7.2"),
     ("history", &["xinfo|consumers", "xinfo|stream", "zrank", "zrevrank"], "7.2"),
@@ -29,6 +30,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("history", &["geosearch", "geosearchstore"], "BYPOLYGON, Valkey 9"),
     ("history", &["set"], "IFEQ and its kin, 8.4"),
     ("history", &["cluster|setslot"], "tells replicas first, Valkey 8"),
+    ("history", &["cluster|replicate"], "NO ONE, Valkey 9"),
     ("history", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     (
         "flags",
@@ -58,6 +60,7 @@ const DIFFERENCES: &[(&str, &[&str], &str)] = &[
     ("arguments", &["geosearch", "geosearchstore"], "BYPOLYGON, Valkey 9"),
     ("arguments", &["set"], "IFEQ and its kin, 8.4"),
     ("arguments", &["cluster|setslot"], "TIMEOUT, Valkey 8"),
+    ("arguments", &["cluster|replicate"], "NO ONE, Valkey 9"),
     ("arguments", &["zinter", "zinterstore", "zunion", "zunionstore"], "COUNT, 8.8"),
     ("arguments", &["xadd", "xtrim"], "KEEPREF, DELREF and ACKED, 8.2; IDMP, 8.6"),
     ("arguments", &["xread", "xreadgroup"], "CLAIM, 8.4; MAXCOUNT and MAXSIZE, 8.10"),

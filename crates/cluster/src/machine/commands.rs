@@ -191,13 +191,9 @@ impl Cluster {
             SetSlot::Migrating(_) if is_primary && !is_own => {
                 refuse(format!("I'm not the owner of hash slot {slot}"))
             }
-            SetSlot::Migrating(id) => {
-                self.find_primary(id, "I don't know about node").map(SlotChange::Migrates)
-            }
+            SetSlot::Migrating(id) => self.find_other_primary(id).map(SlotChange::Migrates),
             SetSlot::Importing(_) if is_own => refuse(format!("I'm already the owner of hash slot {slot}")),
-            SetSlot::Importing(id) => {
-                self.find_primary(id, "I don't know about node").map(SlotChange::Imports)
-            }
+            SetSlot::Importing(id) => self.find_other_primary(id).map(SlotChange::Imports),
             SetSlot::Stable => Ok(SlotChange::Stable),
             SetSlot::Node(id) => {
                 let to = self.find_primary(id, "Unknown node")?;
@@ -257,6 +253,14 @@ impl Cluster {
             None => refuse(format!("{unknown} {}", String::from_utf8_lossy(id))),
             Some(key) if self.table[key].is_replica() => refuse("Target node is not a master"),
             Some(key) => Ok(key),
+        }
+    }
+
+    /// The other end of a slot's move.
+    fn find_other_primary(&self, id: &[u8]) -> Result<NodeKey, CommandError> {
+        match self.find_primary(id, "I don't know about node")? {
+            key if key == self.myself => refuse("Target node is myself"),
+            key => Ok(key),
         }
     }
 
@@ -382,6 +386,29 @@ impl Cluster {
         Ok(())
     }
 
+    /// REPLICATE NO ONE: makes a replica a primary without slots and keys, in a shard of its own.
+    pub fn detach(&mut self, now: Time) {
+        if self.table[self.myself].is_primary() {
+            return;
+        }
+        self.log("Stop replication and turning myself into empty primary.".into());
+        self.change_slots(now, |cluster| {
+            cluster.set_as_primary(cluster.myself);
+            cluster.actions.push(Action::FlushData);
+            cluster.end_manual_failover();
+            cluster.election.forget_plan();
+            cluster.leave_shard();
+            cluster.table.note_all_moved();
+            cluster.todo.broadcast = true;
+        });
+    }
+
+    /// Gives this node a shard of its own.
+    fn leave_shard(&mut self) {
+        self.table[self.myself].shard = NodeId::random(&mut self.random);
+        self.save(true);
+    }
+
     /// FAILOVER.
     ///
     /// # Errors
@@ -442,11 +469,9 @@ impl Cluster {
         if is_hard {
             (self.current_epoch, self.last_vote_epoch) = (0, 0);
             self.table.rename(self.myself, NodeId::random(&mut self.random));
-            let own = &mut self.table[self.myself];
-            own.config_epoch = 0;
-            own.shard = NodeId::random(&mut self.random);
+            self.table[self.myself].config_epoch = 0;
         }
-        self.save(true);
+        self.leave_shard();
         self.todo.state = true;
         self.finish();
         Ok(())

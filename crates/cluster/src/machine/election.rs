@@ -5,7 +5,7 @@
 //! `lastVoteEpoch` has reached the disk.
 
 use super::links::LinkId;
-use super::{Action, Cluster, NodeKey, Time};
+use super::{Action, Cluster, Node, NodeKey, Time};
 use crate::packet::{Body, Header, PingKind};
 
 /// Votes must arrive within two node timeouts, and no less than this.
@@ -14,6 +14,9 @@ const VOTES_MIN_MS: i64 = 2_000;
 const FAIL_SPREAD_MS: i64 = 500;
 /// So much later for each sibling with more data.
 const RANK_DELAY_MS: i64 = 1_000;
+/// So much later for each other failed primary that precedes the own one: elections at the same time share
+/// the votes, and none may get enough (Valkey 8.1: the same).
+const FAILED_PRIMARY_DELAY_MS: i64 = 500;
 /// A replica asks a primary that does not pause again after this time: a primary that does not know yet whose
 /// replica it is ignores the request.
 const PAUSE_RETRY_MS: i64 = 1_000;
@@ -26,7 +29,8 @@ pub(super) struct Election {
     /// When votes are asked for.
     at_ms: Option<i64>,
     is_asked: bool,
-    rank: i64,
+    /// Part of the delay that is due to the others' ranks.
+    rank_delay_ms: i64,
     epoch: u64,
     voters: Vec<NodeKey>,
 }
@@ -73,8 +77,8 @@ impl Cluster {
         }
         let Some(primary) = node.primary else { return };
         let of = &self.table[primary];
+        // An operator's failover may follow another one at once; it would time out without votes.
         let is_soon = of.voted_ms.is_some_and(|voted| now - voted < self.settings.node_timeout_ms * 2);
-        // An operator's failover waits for no earlier one, as in Valkey: one vote an epoch is enough there.
         if !request.forces_vote && (is_soon || !of.is_failed()) {
             return;
         }
@@ -120,6 +124,25 @@ impl Cluster {
         self.table[primary].replicas.iter().filter(is_ahead).count() as i64
     }
 
+    /// How many other primaries have failed whose replicas are to be elected first: of those with replicas,
+    /// the primaries with a smaller id. A failure from long ago does not count, as its replicas' data is old.
+    pub(super) fn failed_primary_rank(&self) -> i64 {
+        let Some(primary) = self.table[self.myself].primary else { return 0 };
+        let id = self.table[primary].id;
+        let factor = self.settings.replica_validity_factor;
+        let valid_ms = self.settings.node_timeout_ms.saturating_mul(factor);
+        let is_recent = |failed: i64| factor == 0 || self.now.mono_ms - failed <= valid_ms;
+        let precedes = |node: &Node| {
+            let has_election = node.is_failed() && node.is_voter() && !node.replicas.is_empty();
+            has_election && node.id < id && node.failed_ms.is_some_and(is_recent)
+        };
+        self.table.iter().filter(|(_, node)| precedes(node)).count() as i64
+    }
+
+    fn rank_delay_ms(&self) -> i64 {
+        self.rank() * RANK_DELAY_MS + self.failed_primary_rank() * FAILED_PRIMARY_DELAY_MS
+    }
+
     /// On a replica whose primary fails, or that has to take over: plans an election, asks for votes, wins,
     /// or gives up.
     pub(super) fn go_on_with_election(&mut self) {
@@ -139,9 +162,9 @@ impl Cluster {
             return;
         }
         if !self.election.is_asked && self.manual.is_none() {
-            let rank = self.rank();
-            let added_ms = (rank - self.election.rank) * RANK_DELAY_MS;
-            self.election.rank = rank;
+            let rank_delay_ms = self.rank_delay_ms();
+            let added_ms = rank_delay_ms - self.election.rank_delay_ms;
+            self.election.rank_delay_ms = rank_delay_ms;
             self.election.at_ms = self.election.at_ms.map(|at| at + added_ms);
         }
         let age_ms = self.election.at_ms.map_or(0, |at| now - at);
@@ -176,12 +199,12 @@ impl Cluster {
     fn plan_election(&mut self) {
         let now = self.now.mono_ms;
         let rank = if self.manual.is_some() { 0 } else { self.rank() };
-        let delay_ms =
-            FAIL_SPREAD_MS + self.random.below(FAIL_SPREAD_MS as u64) as i64 + rank * RANK_DELAY_MS;
+        let rank_delay_ms = if self.manual.is_some() { 0 } else { self.rank_delay_ms() };
+        let delay_ms = FAIL_SPREAD_MS + self.random.below(FAIL_SPREAD_MS as u64) as i64 + rank_delay_ms;
         let delay_ms = if self.manual.is_some() { 0 } else { delay_ms };
         self.election.forget_plan();
         self.election.at_ms = Some(now + delay_ms);
-        self.election.rank = rank;
+        self.election.rank_delay_ms = rank_delay_ms;
         self.log(format!(
             "Start of election delayed for {delay_ms} milliseconds (rank #{rank}, offset {}).",
             self.replication.offset

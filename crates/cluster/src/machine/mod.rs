@@ -167,7 +167,7 @@ pub enum Action {
     FlushData,
     /// Delete the keys of slots that others own now.
     DeleteKeys(SlotSet),
-    /// Unsubscribe all from shard channels of these slots, whose owner has changed.
+    /// Unsubscribe all from shard channels of those of these slots that are another shard's now.
     DropShardChannels(SlotSet),
     /// Pause writes for at most this number of milliseconds, then call [`Cluster::writes_paused`].
     PauseWrites(i64),

@@ -109,6 +109,8 @@ impl Cluster {
         self.table.attach(self.myself, primary);
         let shard = self.table[primary].shard;
         self.set_shard(self.myself, shard);
+        // Slots stay with their owners, but it is another shard's that are served here now.
+        self.table.note_all_moved();
         if is_full_sync {
             self.needs_full_sync = true;
             // The data here belongs to another primary: a replica with some of that primary's data has

@@ -152,7 +152,7 @@ pub(super) struct Table {
     owners: Vec<Option<NodeKey>>,
     /// Slots whose owner has stopped to claim them; no packet names it as their owner.
     pub unclaimed: SlotSet,
-    /// Slots whose owner has changed.
+    /// Slots whose owner has changed, or may serve another shard than this node's now.
     moved: SlotSet,
     next_key: u64,
 }
@@ -279,6 +279,11 @@ impl Table {
             self.unassign(*slot);
         }
         slots.len()
+    }
+
+    /// Has every slot count as one whose owner has changed.
+    pub fn note_all_moved(&mut self) {
+        self.moved = (0..SLOTS).collect();
     }
 
     /// The slots whose owner has changed since the last call.

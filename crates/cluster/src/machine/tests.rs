@@ -184,6 +184,96 @@ fn an_agreed_failover_pauses_writes_and_waits_for_the_offset() {
 }
 
 #[test]
+fn replicas_of_several_failed_primaries_are_elected_one_after_another() {
+    let mut net = Net::cluster(4);
+    for of in 0..3 {
+        net.nodes.push(node(20 + of as u64));
+        net.nodes[0].meet(time(net.now), &Net::host(4 + of), 6379, 16_379).unwrap();
+        net.pass(3_000);
+        let id = net.nodes[of].myself().id;
+        net.nodes[4 + of].replicate(time(net.now), id.as_bytes(), false).unwrap();
+    }
+    net.pass(5_000);
+    let mut by_id: Vec<(NodeId, usize)> = (0..3).map(|of| (net.nodes[of].myself().id, 4 + of)).collect();
+    by_id.sort_unstable();
+    let last = &mut net.nodes[by_id[2].1];
+    assert_eq!(last.failed_primary_rank(), 0);
+    for (rank, (id, _)) in by_id.iter().enumerate() {
+        let key = last.find(id.as_bytes()).unwrap();
+        last.mark_failed(key);
+        assert_eq!(last.failed_primary_rank(), (rank as i64 + 1).min(2));
+    }
+    let delay_ms = |cluster: &mut Cluster| {
+        cluster.tick(time(net.now));
+        let actions = cluster.take_actions();
+        let mut texts = actions.iter().filter_map(|action| match action {
+            Action::Log(text) => text.strip_prefix("Start of election delayed for "),
+            _ => None,
+        });
+        texts.next_back().and_then(|text| text.split(' ').next()?.parse::<i64>().ok()).unwrap()
+    };
+    assert!((1_500..2_000).contains(&delay_ms(last)), "half a second for each of two primaries");
+    // Long ago: their replicas' data is too old.
+    last.now = time(net.now + 15_000 * 10 + 1);
+    assert_eq!(last.failed_primary_rank(), 0);
+    let first = &mut net.nodes[by_id[0].1];
+    for (id, _) in &by_id {
+        let key = first.find(id.as_bytes()).unwrap();
+        first.mark_failed(key);
+    }
+    assert!((500..1_000).contains(&delay_ms(first)));
+}
+
+#[test]
+fn a_detached_replica_is_an_empty_primary_in_a_shard_of_its_own() {
+    let mut net = Net::with_replica();
+    let (id, shard) = (net.nodes[3].myself().id, net.nodes[0].myself().shard);
+    assert_eq!(net.nodes[3].myself().shard, shard);
+    net.log.clear();
+    net.nodes[3].detach(time(net.now));
+    net.pass(1_000);
+    assert!(net.log.contains(&(3, Action::FlushData)) && net.log.contains(&(3, Action::StopReplicating)));
+    assert!(net.log.iter().any(|(index, action)| {
+        *index == 3 && matches!(action, Action::DropShardChannels(slots) if slots.len() == usize::from(SLOTS))
+    }));
+    for node in &net.nodes {
+        let detached = node.node(node.find(id.as_bytes()).unwrap());
+        assert!(detached.is_primary() && detached.slot_count() == 0 && detached.shard != shard);
+        assert!(!node.is_down() && node.replicas_take_slot_changes(1));
+    }
+    // A primary stays as it is.
+    let before = net.nodes[0].conf();
+    net.nodes[0].detach(time(net.now));
+    assert_eq!((net.nodes[0].conf(), net.nodes[0].take_actions()), (before, vec![]));
+}
+
+#[test]
+fn another_primary_serves_other_shard_channels() {
+    let mut net = Net::with_replica();
+    net.log.clear();
+    let other = net.nodes[1].myself().id;
+    net.nodes[3].replicate(time(net.now), other.as_bytes(), false).unwrap();
+    net.settle();
+    let slots = (0..SLOTS).collect();
+    assert!(net.log.contains(&(3, Action::DropShardChannels(slots))));
+}
+
+#[test]
+fn a_reset_gives_another_shard() {
+    for is_hard in [false, true] {
+        let mut net = Net::with_replica();
+        let shard = net.nodes[3].myself().shard;
+        net.nodes[3].reset(time(net.now), is_hard, true).unwrap();
+        let own = net.nodes[3].myself().shard;
+        assert_ne!(own, shard);
+        let mut alone = node(1);
+        let before = alone.myself().shard;
+        alone.reset(time(0), is_hard, false).unwrap();
+        assert_ne!(alone.myself().shard, before);
+    }
+}
+
+#[test]
 fn manual_failovers_of_one_primary_need_not_be_two_node_timeouts_apart() {
     let mut net = Net::with_replica();
     let begin = net.now;
@@ -335,6 +425,11 @@ fn errors_are_redis_own() {
         (
             node.set_slot(now, 0, SetSlot::Importing(other.as_bytes()), false, false),
             "I'm already the owner of hash slot 0",
+        ),
+        (node.set_slot(now, 0, SetSlot::Migrating(own.as_bytes()), false, false), "Target node is myself"),
+        (
+            node.set_slot(now, 16_383, SetSlot::Importing(own.as_bytes()), false, false),
+            "Target node is myself",
         ),
         (
             node.set_slot(now, 0, SetSlot::Node(other.as_bytes()), false, true),

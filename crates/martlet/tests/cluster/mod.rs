@@ -3,6 +3,7 @@
 
 mod conf;
 mod debug;
+mod detach;
 mod losses;
 mod mixed;
 mod moves;

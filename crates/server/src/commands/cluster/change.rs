@@ -198,14 +198,27 @@ fn meet(call: &mut Call<'_>) -> Outcome {
     change(call, |cluster, now| cluster.meet(now, &host, client_port, bus_port))
 }
 
-pub(super) static REPLICATE: ServerCommand = command("cluster|replicate", 3, replicate as ServerHandler)
+pub(super) static REPLICATE: ServerCommand = command("cluster|replicate", -3, replicate as ServerHandler)
     .flags(CHANGE)
-    .syntax("node-id")
-    .doc(Group::Cluster, "3.0.0", "O(1)", "Makes the node a replica of another.");
+    .syntax("args(node-id|no-one(NO ONE)^9.0.0)")
+    .doc(Group::Cluster, "3.0.0", "O(1)", "Makes the node a replica of another, or of none.")
+    .history(&[("9.0.0", "Takes NO ONE, which makes a replica an empty primary, as Valkey does.")]);
 
 fn replicate(call: &mut Call<'_>) -> Outcome {
-    let has_keys = has_keys(call);
+    node(call)?;
     let id = call.arg(2);
+    if call.argc() > 3 {
+        let is_detached =
+            call.argc() == 4 && id.eq_ignore_ascii_case(b"no") && call.arg(3).eq_ignore_ascii_case(b"one");
+        if !is_detached {
+            return Err(Error::subcommand_syntax(&call.args));
+        }
+        return change(call, |cluster, now| {
+            cluster.detach(now);
+            Ok(())
+        });
+    }
+    let has_keys = has_keys(call);
     change(call, |cluster, now| cluster.replicate(now, id, has_keys))
 }
 

@@ -9,7 +9,7 @@ use martlet_command::{Error, Flags, Group, Outcome, Tip, command};
 
 use super::super::{Call, ServerCommand, ServerHandler};
 use super::{node, reply_error, settled};
-use crate::config::ClusterPreferredEndpointType;
+use crate::config::{ClusterPreferredEndpointType, PresentsAs};
 
 const TELL: Flags = Flags::STALE;
 const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
@@ -121,10 +121,11 @@ pub(super) static SHARDS: ServerCommand = command("cluster|shards", 2, shards as
 fn shards(call: &mut Call<'_>) -> Outcome {
     let viewer = viewer(call);
     let shards = settled(call)?.read(|cluster| views::shards(cluster, viewer));
+    let has_id = call.worker.config().presents_as == PresentsAs::Valkey;
     call.reply.array(shards.len());
     for shard in shards {
         let reply = &mut *call.reply;
-        reply.map(2);
+        reply.map(2 + usize::from(has_id));
         reply.bulk(b"slots");
         reply.array(shard.slots.len() * 2);
         for (first, last) in shard.slots {
@@ -134,6 +135,10 @@ fn shards(call: &mut Call<'_>) -> Outcome {
         reply.bulk(b"nodes");
         reply.array(shard.nodes.len());
         shard.nodes.iter().for_each(|node| write_shard_node(call, node));
+        if has_id {
+            call.reply.bulk(b"id");
+            call.reply.bulk(shard.id.as_bytes());
+        }
     }
     Ok(())
 }
