@@ -41,7 +41,15 @@ impl Server {
     /// Starts `program` with `arguments` followed by `--port` and `--dir` in a directory that outlives it,
     /// and waits until it answers.
     pub fn start_in(directory: &Path, program: &Path, arguments: &[impl AsRef<OsStr>]) -> io::Result<Server> {
-        Server::start_at(ReservedPort::take()?, directory, program, arguments)
+        let mut started = Server::start_at(ReservedPort::take()?, directory, program, arguments);
+        for _ in 0..PORTS_TRIED {
+            match &started {
+                Err(error) if error.to_string().contains(PORT_IN_USE) => {}
+                _ => break,
+            }
+            started = Server::start_at(ReservedPort::take()?, directory, program, arguments);
+        }
+        started
     }
 
     /// Kills the process, if it still runs, and starts another at the same port.
@@ -158,8 +166,13 @@ impl Drop for Server {
     }
 }
 
-/// A TCP port that the system gives to no other process while this exists. Connections to it are refused
-/// until a server listens there.
+/// Further ports that a server is started at.
+const PORTS_TRIED: usize = 3;
+/// The words of a server whose port has another listener.
+const PORT_IN_USE: &str = "Address already in use";
+
+/// A TCP port that the system gives to no other process while this exists, but for a listener with
+/// SO_REUSEADDR that takes any port, rarely. Connections to it are refused until a server listens there.
 pub struct ReservedPort {
     /// Bound, and not listening: so others may bind to it by its number, with SO_REUSEADDR as servers have
     /// it.
