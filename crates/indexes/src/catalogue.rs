@@ -219,9 +219,8 @@ impl Catalogue {
         let mut anew = self.published.load_full().clone_names();
         for index in anew.by_name.values_mut() {
             index.set_scan(None);
-            let definition = index.index().rules().definition.clone();
             // The definition was taken once.
-            if let Ok(empty) = KeyIndex::new(definition, self.partitions) {
+            if let Ok(empty) = index.emptied() {
                 *index = Arc::new(empty);
             }
         }

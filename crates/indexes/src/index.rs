@@ -15,6 +15,7 @@ use martlet_values::Json;
 
 use crate::document::{HashDocument, JsonDocument, Paths};
 use crate::filter::Filter;
+use crate::prefix_set::PrefixSet;
 use crate::progress::{Progress, Scan};
 
 /// See the [module docs](self). An altered index is another one of these with the same structures.
@@ -22,6 +23,7 @@ use crate::progress::{Progress, Scan};
 pub struct KeyIndex {
     index: Arc<Index>,
     name: Box<[u8]>,
+    prefixes: PrefixSet,
     paths: Paths,
     filter: Option<Filter>,
     scan: Mutex<Option<Arc<Scan>>>,
@@ -58,6 +60,15 @@ impl KeyIndex {
         KeyIndex::over(Arc::clone(&self.index), filter)
     }
 
+    /// The same index without documents.
+    ///
+    /// # Errors
+    /// FILTER is no expression.
+    pub(crate) fn emptied(&self) -> Result<KeyIndex, Error> {
+        let filter = Filter::of(&self.index.rules().definition)?;
+        KeyIndex::over(Arc::new(self.index.emptied()), filter)
+    }
+
     fn over(index: Arc<Index>, filter: Option<Filter>) -> Result<KeyIndex, Error> {
         let Rules { definition, .. } = &*index.rules();
         let paths = match definition.source {
@@ -69,7 +80,8 @@ impl KeyIndex {
                 Paths::of(fields.chain(own).chain(filter.iter().flat_map(Filter::identifiers)))
             }
         };
-        Ok(KeyIndex { name: definition.name.clone(), index, paths, filter, scan: Mutex::default() })
+        let (name, prefixes) = (definition.name.clone(), PrefixSet::of(&definition.prefixes));
+        Ok(KeyIndex { name, prefixes, index, paths, filter, scan: Mutex::default() })
     }
 
     /// The index itself.
@@ -80,6 +92,11 @@ impl KeyIndex {
     /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// The beginnings of its documents' names.
+    pub(crate) fn prefixes(&self) -> &PrefixSet {
+        &self.prefixes
     }
 
     /// How far the scan of the keys has come that were there before.

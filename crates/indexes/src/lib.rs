@@ -13,6 +13,7 @@ mod filter;
 mod following;
 mod index;
 mod loading;
+mod prefix_set;
 mod prefixes;
 mod progress;
 mod run;

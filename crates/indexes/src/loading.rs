@@ -133,10 +133,11 @@ impl Loader {
             };
             fields.extend(value.map(|value| (name.clone(), value)));
         }
+        let named = fields.len();
         if self.has_all {
             for field in hash.iter().filter(|field| field.is_live(now_ms)) {
                 let own = field.name.to_vec();
-                if !fields.iter().any(|(name, _)| **name == *own) {
+                if !fields.iter().take(named).any(|(name, _)| **name == *own) {
                     fields.push((own.into(), Loaded::Text(field.value.to_vec())));
                 }
             }

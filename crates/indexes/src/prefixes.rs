@@ -19,20 +19,10 @@ impl Prefixes {
     pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a Arc<KeyIndex>>) -> Prefixes {
         let mut prefixes = Prefixes::default();
         for index in all {
-            let definition = &index.index().rules().definition;
-            for prefix in &definition.prefixes {
-                // Of two prefixes of one index that begin alike, the shorter stands for both.
-                let is_covered = definition
-                    .prefixes
-                    .iter()
-                    .any(|other| other.len() < prefix.len() && prefix.starts_with(other));
-                let indexes = prefixes.indexes.entry(prefix.clone()).or_default();
-                if !is_covered && !indexes.last().is_some_and(|last| Arc::ptr_eq(last, index)) {
-                    indexes.push(Arc::clone(index));
-                }
+            for prefix in index.prefixes().iter() {
+                prefixes.indexes.entry(prefix.into()).or_default().push(Arc::clone(index));
             }
         }
-        prefixes.indexes.retain(|_, indexes| !indexes.is_empty());
         prefixes.lengths = prefixes.indexes.keys().map(|prefix| prefix.len()).collect();
         prefixes.lengths.sort_unstable();
         prefixes.lengths.dedup();

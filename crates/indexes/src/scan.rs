@@ -77,12 +77,10 @@ impl Scans {
 
 /// The names of some keys of a shard that may be documents, and where the next ones begin.
 fn names(access: &mut Access<'_>, index: &KeyIndex, shard: usize, from: u64) -> (Vec<Vec<u8>>, u64) {
-    let rules = index.index().rules();
-    let prefixes = &rules.definition.prefixes;
     let mut names = Vec::new();
     let next = access.with_shard(shard, |db| {
         db.walk(from, |entry| {
-            if prefixes.iter().any(|prefix| entry.key().starts_with(prefix)) {
+            if index.prefixes().covers(entry.key()) {
                 names.push(entry.key().to_vec());
             }
         })

@@ -133,6 +133,7 @@ fn a_document_is_found_once_its_shard_is_unlocked() {
     });
     is_found("");
     assert_eq!(index.index().failures().0.count, 1);
+    assert_eq!(index.index().add_synonyms(b"greeting", &[b"hello", b"welcome"]), Ok(true));
     keys.alone(|keys| keys.swap_databases(0, 5));
     let index = catalogue.find(b"i").unwrap();
     scan_all(catalogue, keys, 0);
@@ -142,6 +143,7 @@ fn a_document_is_found_once_its_shard_is_unlocked() {
     with_key(keys, 0, "d:1", |keys, key| set_field(keys, key, "n", "1"));
     scan_all(catalogue, keys, 0);
     assert_eq!(found(&index, "hello").len(), 1);
+    assert_eq!(index.index().rules().synonyms.dump().len(), 2, "synonyms outlive other keys");
     keys.alone(|keys| keys.flush(Some(3), false));
     assert!(catalogue.find(b"i").is_some());
     keys.alone(|keys| keys.flush(Some(0), false));

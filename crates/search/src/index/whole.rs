@@ -75,6 +75,14 @@ impl Index {
         }
     }
 
+    /// An index with the same definition and synonyms, without documents.
+    pub fn emptied(&self) -> Index {
+        let Rules { definition, synonyms, .. } = &*self.rules();
+        let empty = Index::new(definition.clone(), self.partitions.len());
+        let rules = Rules::new(definition.clone(), Arc::clone(synonyms), &[]);
+        Index { rules: RwLock::new(Arc::new(rules)), ..empty }
+    }
+
     /// The definition, its stopwords and vectors.
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
