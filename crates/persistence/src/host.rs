@@ -57,6 +57,9 @@ pub struct StreamName {
     pub db: u64,
 }
 
+/// A command that makes an index of keys, as a request has it.
+pub type Definition = Arc<[u8]>;
+
 /// Lets something be seen that was made ready.
 pub type Publish = Box<dyn FnOnce() + Send>;
 
@@ -123,6 +126,18 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// As its reply.
     fn replay_import(&self, args: &Args<'_>) -> Result<(), String>;
+
+    /// The commands that make the indexes of keys, those that others need first; asked for at a cut.
+    fn definitions(&self) -> Vec<Definition>;
+
+    /// The data set that was loaded has these indexes, and no others. No client sees it yet.
+    fn take_definitions(&self, definitions: &[Definition]);
+
+    /// Runs a command of a file that changes indexes.
+    ///
+    /// # Errors
+    /// As its reply.
+    fn replay_definition(&self, args: &Args<'_>) -> Result<(), String>;
 
     /// Whether the server is stopping.
     fn is_stopping(&self) -> bool;

@@ -26,7 +26,7 @@ use martlet_values::file::split::{BatchReader, Decoded, Found, Piece, Place, Rec
 use martlet_values::file::{Access, FileError, Item, ReadOptions, Record, SlotImport};
 use martlet_values::{Error, Limits};
 
-use crate::file::OPEN_SLOTS;
+use crate::file::{DEFINITION, OPEN_SLOTS};
 use crate::host::StreamPlace;
 use crate::settings::Settings;
 use crate::{Libraries, LoadProgress, Storage, delay};
@@ -159,6 +159,8 @@ pub struct Loaded {
     pub open_slots: Option<String>,
     /// Slots whose keys were on their way.
     pub imports: Vec<SlotImport>,
+    /// The commands that make its indexes.
+    pub definitions: Vec<Definition>,
 }
 
 /// Empty collections that each thread names.
@@ -410,6 +412,7 @@ impl<'a> Loader<'a> {
         let open_slots = loader.total.loaded.open_slots.take();
         total.loaded.open_slots = total.loaded.open_slots.take().or(open_slots);
         total.loaded.imports.append(&mut loader.total.loaded.imports);
+        total.loaded.definitions.append(&mut loader.total.loaded.definitions);
         total.sums ^= loader.total.sums;
     }
 
@@ -517,6 +520,10 @@ impl<'a> Loader<'a> {
 
     /// Logs the file's statements about itself.
     fn note(&mut self, name: &[u8], text: &[u8]) {
+        if name == DEFINITION.as_bytes() {
+            self.total.loaded.definitions.push(text.into());
+            return;
+        }
         let text = String::from_utf8_lossy(text);
         let number = || text.parse::<i64>().unwrap_or(0);
         match name {
@@ -752,6 +759,7 @@ pub(crate) fn load_base(
     match loaded {
         Ok(loaded) => {
             storage.host.take_imports(&loaded.imports);
+            storage.host.take_definitions(&loaded.definitions);
             Ok(Some(loaded.bytes))
         }
         Err(FileError { error: Error::Interrupted, .. }) => Ok(None),

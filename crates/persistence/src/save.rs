@@ -18,7 +18,7 @@ use martlet_values::file::{FileWriter, Record, SlotImport};
 use martlet_values::payload::{VERSION_MIN, VERSION_VALKEY_MAX};
 use martlet_values::{Readable, Requirement, VERSION_NEWEST, VERSION_VALKEY, descriptor};
 
-use crate::file::{NewFile, OPEN_SLOTS};
+use crate::file::{DEFINITION, NewFile, OPEN_SLOTS};
 use crate::settings::{KeptAccess, Settings};
 use crate::temp_files::{self, Kind};
 use crate::{Storage, StreamName, delay};
@@ -242,6 +242,8 @@ pub struct Cut {
     totals: Arc<[Totals]>,
     /// The libraries of functions that there were.
     libraries: Arc<[Arc<[u8]>]>,
+    /// The commands that make the indexes that there were.
+    definitions: Arc<[Definition]>,
     /// Slots whose keys were on their way.
     imports: Arc<[SlotImport]>,
     /// Slots that move key by key, for replicas.
@@ -285,8 +287,8 @@ impl Cut {
         let mut cut = match contents.keys {
             true => Cut::make(storage, keys, header, totals, false),
             false => {
-                let imports = Arc::default();
-                Cut { has_keys: false, imports, ..Cut::now(storage, header, Vec::new(), false) }
+                let (imports, definitions) = (Arc::default(), Arc::default());
+                Cut { has_keys: false, imports, definitions, ..Cut::now(storage, header, Vec::new(), false) }
             }
         };
         if !contents.libraries {
@@ -323,6 +325,7 @@ impl Cut {
             header,
             totals: totals.into(),
             libraries: storage.host.libraries().codes().into(),
+            definitions: storage.host.definitions().into(),
             imports: storage.host.imports().into(),
             open_slots: open_slots.map(Arc::from),
             place: stream.map(|stream| (journal.cut().position, stream)),
@@ -374,6 +377,7 @@ impl Cut {
         let aux: Vec<_> = aux.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let form = martlet_values::Form { version: self.header.version, compress: self.header.compresses };
         let mut file = FileWriter::new(out, form, &aux, has_checksum && codec.is_none());
+        self.definitions.iter().for_each(|definition| file.write_aux(DEFINITION, definition));
         self.libraries.iter().for_each(|code| file.write_library(code));
         self.imports.iter().for_each(|import| file.write_import(import));
         for (db, total) in self.totals.iter().enumerate().filter(|(_, total)| total.keys > 0) {
@@ -385,6 +389,11 @@ impl Cut {
     /// The code of the libraries of functions that there were.
     pub fn libraries(&self) -> &[Arc<[u8]>] {
         &self.libraries
+    }
+
+    /// The commands that make the indexes that there were.
+    pub fn definitions(&self) -> &[Definition] {
+        &self.definitions
     }
 
     /// The slots whose keys were on their way.

@@ -67,6 +67,7 @@ pub fn load_at_start(storage: Storage, settings: &Settings) -> Result<(), String
     match loaded {
         Ok(loaded) => {
             storage.host.take_imports(&loaded.imports);
+            storage.host.take_definitions(&loaded.definitions);
             place = loaded.place;
             let seconds = (storage.now_us() - began_us) as f64 / 1e6;
             tracing::info!("DB loaded from disk: {seconds:.3} seconds");

@@ -18,7 +18,7 @@ use martlet_values::file::SlotImport;
 
 use crate::host::StreamPlace;
 use crate::{
-    Commands, Condition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Publish, Resolved,
+    Commands, Condition, Definition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Publish, Resolved,
     SavePoint, Settings, Storage, StreamName,
 };
 
@@ -37,6 +37,8 @@ pub(crate) struct TestHost {
     is_stopping: AtomicBool,
     /// The libraries that there are.
     pub libraries: TestLibraries,
+    /// The commands that have made indexes.
+    pub definitions: Mutex<Vec<Definition>>,
 }
 
 impl TestHost {
@@ -126,6 +128,20 @@ impl Host for TestHost {
         Ok(())
     }
 
+    fn definitions(&self) -> Vec<Definition> {
+        lock(&self.definitions).clone()
+    }
+
+    fn take_definitions(&self, definitions: &[Definition]) {
+        *lock(&self.definitions) = definitions.to_vec();
+    }
+
+    fn replay_definition(&self, args: &Args<'_>) -> Result<(), String> {
+        let words: Vec<&[u8]> = args.iter().collect();
+        lock(&self.definitions).push(words.join(&b' ').into());
+        Ok(())
+    }
+
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
@@ -158,6 +174,7 @@ pub(crate) fn server(
         conditions: Mutex::default(),
         is_stopping: AtomicBool::new(false),
         libraries: TestLibraries::default(),
+        definitions: Mutex::default(),
     }));
     (Storage { engine, persistence: Box::leak(Box::new(persistence)), host }, host)
 }

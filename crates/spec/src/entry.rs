@@ -311,6 +311,8 @@ pub enum Control {
     ChangeLibraries(LibraryChange),
     /// It announces slots that are on their way to this node of a cluster.
     TrackSlots,
+    /// The definitions of indexes change.
+    ChangeIndexes,
 }
 
 /// The source of a script in a command.

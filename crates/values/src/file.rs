@@ -325,12 +325,19 @@ impl<W: Write> FileWriter<W> {
             _ => format!("REDIS{:04}", form.version),
         };
         writer.put(signature.as_bytes());
-        for (name, text) in aux.iter().filter(|_| form.version >= VERSION_AUX) {
-            writer.put(&[AUX]);
-            write_bytes(&mut writer, name.as_bytes(), form.compress);
-            write_bytes(&mut writer, text.as_bytes(), form.compress);
-        }
+        aux.iter().for_each(|(name, text)| writer.write_aux(name, text.as_bytes()));
         writer
+    }
+
+    /// Writes one more auxiliary field, which versions before 7 do not have; databases come after all of
+    /// them.
+    pub fn write_aux(&mut self, name: &str, text: &[u8]) {
+        let Form { version, compress } = self.form;
+        if version >= VERSION_AUX {
+            self.put(&[AUX]);
+            write_bytes(self, name.as_bytes(), compress);
+            write_bytes(self, text, compress);
+        }
     }
 
     /// Writes a library of functions, which versions before 10 do not have; databases come after all of them.

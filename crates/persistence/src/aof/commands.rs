@@ -24,6 +24,11 @@ impl CommandBase {
         self.command(&[b"FUNCTION", b"LOAD", code]);
     }
 
+    /// Appends a command that makes an index.
+    pub fn write_definition(&mut self, definition: &[u8]) {
+        self.bytes.extend_from_slice(definition);
+    }
+
     /// Appends what says that slots' keys are on their way.
     pub fn write_import(&mut self, import: &SlotImport) {
         let ranges = import.ranges.iter().flat_map(|(first, last)| [number(first), number(last)]);

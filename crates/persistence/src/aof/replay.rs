@@ -46,6 +46,7 @@ pub fn of_host(host: &'static dyn Host) -> impl Fn(Control, &Args<'_>) -> Option
     move |control, args| match control {
         Control::ChangeLibraries(change) => Some(host.libraries().replay(change, args)),
         Control::TrackSlots => Some(host.replay_import(args)),
+        Control::ChangeIndexes => Some(host.replay_definition(args)),
         _ => None,
     }
 }

@@ -436,6 +436,7 @@ fn write_commands<W: Write>(storage: Storage, settings: &Settings, mut out: W, c
         base.bytes.extend_from_slice(format!("#TS:{}\r\n", storage.now_ms() / 1000).as_bytes());
     }
     cut.libraries().iter().for_each(|code| base.write_library(code));
+    cut.definitions().iter().for_each(|definition| base.write_definition(definition));
     cut.imports().iter().for_each(|import| base.write_import(import));
     let mut held = storage.engine.snapshot.hold(0);
     walk(storage, cut, |taken| {

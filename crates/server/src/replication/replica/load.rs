@@ -95,11 +95,11 @@ pub fn end(
 ) -> Option<()> {
     let end = move |worker: &mut Worker, replica: &Replica| {
         let is_whole = loaded.is_some();
-        let imports = loaded.as_ref().map(|loaded| loaded.imports.clone());
+        let beside_keys = loaded.as_ref().map(BesideKeys::of);
         loaded.into_iter().for_each(|loaded| arrive(worker, replica, &loaded, place.clone()));
         let settings = crate::persistence::settings::settings(worker.config());
         shared.storage().end_replacing(&mut worker.keys, &settings, is_whole);
-        imports.into_iter().for_each(|imports| hide_imports(shared, &imports));
+        beside_keys.iter().for_each(|beside_keys| beside_keys.publish(shared));
         worker.keys.effects.recording = shared.engine.journal.is_on();
     };
     alone(shared, generation, end)
@@ -143,7 +143,7 @@ pub fn end_beside(
         let replica = &shared.replication.replica;
         let is_current = replica.generation() == generation;
         let beside = beside.filter(|_| is_current);
-        let imports = beside.as_ref().map(|beside| beside.loaded.imports.clone());
+        let beside_keys = beside.as_ref().map(|beside| BesideKeys::of(&beside.loaded));
         if let Some(beside) = &beside {
             tracing::info!("MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
             leave_stream(shared, replica);
@@ -151,7 +151,7 @@ pub fn end_beside(
         }
         let settings = crate::persistence::settings::settings(worker.config());
         shared.storage().end_beside(&mut worker.keys, &settings, beside);
-        imports.into_iter().for_each(|imports| hide_imports(shared, &imports));
+        beside_keys.iter().for_each(|beside_keys| beside_keys.publish(shared));
         worker.keys.effects.recording = shared.engine.journal.is_on();
         is_current.then_some(())
     };
@@ -178,7 +178,7 @@ pub fn replace(
         let loaded = shared.storage().replace(&mut worker.keys, &settings, source);
         let result = loaded.map(|loaded| {
             arrive(worker, replica, &loaded, place);
-            hide_imports(shared, &loaded.imports);
+            BesideKeys::of(&loaded).publish(shared);
         });
         worker.keys.effects.recording = shared.engine.journal.is_on();
         result.map_err(|error| error.to_string())
@@ -197,10 +197,25 @@ fn leave_stream(shared: &Shared, replica: &Replica) {
     shared.replication.primary.disconnect_all(shared);
 }
 
-/// Hides the keys of slots that are on their way to the primary. The data set before it has gone.
-fn hide_imports(shared: &'static Shared, imports: &[SlotImport]) {
-    shared.engine.hidden.take_flushed();
-    shared.storage().host.take_imports(imports);
+/// Parts of a loaded data set besides its keys.
+struct BesideKeys {
+    imports: Vec<SlotImport>,
+    definitions: Vec<Definition>,
+}
+
+impl BesideKeys {
+    fn of(loaded: &Loaded) -> BesideKeys {
+        BesideKeys { imports: loaded.imports.clone(), definitions: loaded.definitions.clone() }
+    }
+
+    /// Hides the keys of slots that are on their way to the primary, and defines the indexes. The data set
+    /// before it has gone.
+    fn publish(&self, shared: &'static Shared) {
+        shared.engine.hidden.take_flushed();
+        let host = shared.storage().host;
+        host.take_imports(&self.imports);
+        host.take_definitions(&self.definitions);
+    }
 }
 
 /// The data set is that of the stream's `place`.
