@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use martlet_base::sync::lock;
@@ -17,7 +16,7 @@ use martlet_search::schema::Definition;
 use crate::access::Access;
 use crate::index::KeyIndex;
 use crate::prefixes::Prefixes;
-use crate::scan::Scans;
+use crate::scan::{Scans, Waker};
 
 /// The most indexes of a server.
 pub const INDEXES_MAX: usize = 16_384;
@@ -246,9 +245,9 @@ impl Catalogue {
         self.scans.work(access, now_ms)
     }
 
-    /// Waits until a scan is ordered, for this time at most.
-    pub fn wait_for_scan(&self, most: Duration) {
-        self.scans.wait(most);
+    /// Sets what is called whenever a scan is ordered; the first one stays.
+    pub fn set_waker(&self, waker: Waker) {
+        self.scans.set_waker(waker);
     }
 }
 

@@ -28,3 +28,4 @@ pub use index::KeyIndex;
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
 pub use run::{Results, Row, Run};
+pub use scan::Waker;

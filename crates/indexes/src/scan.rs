@@ -5,7 +5,7 @@
 //! case.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use martlet_base::clock::monotonic;
@@ -27,11 +27,14 @@ struct Ordered {
 }
 
 /// The scans that are to be made.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Scans {
     queue: Mutex<VecDeque<Ordered>>,
-    wake: Condvar,
+    waker: OnceLock<Waker>,
 }
+
+/// Has threads call [`Catalogue::scan`](crate::Catalogue::scan); called with shards locked at times.
+pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 impl Scans {
     /// Orders a scan for an index, in place of one that is under way.
@@ -39,7 +42,7 @@ impl Scans {
         let scan = Arc::new(Scan::default());
         index.set_scan(Some(Arc::clone(&scan)));
         lock(&self.queue).push_back(Ordered { index: Arc::clone(index), scan });
-        self.wake.notify_all();
+        self.waker.get().into_iter().for_each(|wake| wake());
     }
 
     /// The scan to work at, with a shard.
@@ -54,11 +57,9 @@ impl Scans {
         None
     }
 
-    /// Waits until there is a scan, for this time at most.
-    pub(crate) fn wait(&self, most: Duration) {
-        let queue = lock(&self.queue);
-        // Woken early or by a panic elsewhere, the caller looks again.
-        drop(self.wake.wait_timeout_while(queue, most, |queue| queue.is_empty()));
+    /// Sets what is called for each scan; the first one stays.
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        let _ = self.waker.set(waker);
     }
 
     /// Scans a shard for an index that waits for it; false if no index waits.

@@ -8,9 +8,10 @@ use martlet_base::disk::{Disk, DiskFile};
 
 use crate::temp_files;
 
-/// The field with slots that move key by key, for replicas of Valkey 8 and of Martlet.
 /// The auxiliary field of a command that makes an index.
 pub(crate) const DEFINITION: &str = "martlet-index";
+
+/// The field with slots that move key by key, for replicas of Valkey 8 and of Martlet.
 pub(crate) const OPEN_SLOTS: &str = "cluster-slot-states";
 
 /// Bytes after which the written part is sent to the disk, so that the end does not wait for all of it.

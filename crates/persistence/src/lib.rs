@@ -30,7 +30,9 @@ use martlet_engine::{Engine, Keys};
 use aof::AppendLog;
 use background::Background;
 pub use background::EmptyFile;
-pub use host::{Commands, Condition, Definition, Host, Libraries, Publish, Resolved, StreamName, StreamPlace};
+pub use host::{
+    Commands, Condition, Definition, Host, Libraries, Publish, Resolved, StreamName, StreamPlace,
+};
 pub use martlet_rdb::frames;
 pub use martlet_rdb::pack::Codec;
 pub use received::{Beside, NewFile};

@@ -29,7 +29,7 @@ use martlet_values::{Error, Limits};
 use crate::file::{DEFINITION, OPEN_SLOTS};
 use crate::host::StreamPlace;
 use crate::settings::Settings;
-use crate::{Libraries, LoadProgress, Storage, delay};
+use crate::{Definition, Libraries, LoadProgress, Storage, delay};
 
 /// Records after which a thread that loads lets others close the gate.
 pub(crate) const SLICE_RECORDS: u64 = 256;

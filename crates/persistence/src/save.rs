@@ -21,7 +21,7 @@ use martlet_values::{Readable, Requirement, VERSION_NEWEST, VERSION_VALKEY, desc
 use crate::file::{DEFINITION, NewFile, OPEN_SLOTS};
 use crate::settings::{KeptAccess, Settings};
 use crate::temp_files::{self, Kind};
-use crate::{Storage, StreamName, delay};
+use crate::{Definition, Storage, StreamName, delay};
 use martlet_base::disk::error_text;
 
 /// The disk has refused; the log says why.

@@ -18,8 +18,8 @@ use martlet_values::file::SlotImport;
 
 use crate::host::StreamPlace;
 use crate::{
-    Commands, Condition, Definition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Publish, Resolved,
-    SavePoint, Settings, Storage, StreamName,
+    Commands, Condition, Definition, Host, KeptAccess, Libraries, NUMBERS_PER_THREAD, Persistence, Publish,
+    Resolved, SavePoint, Settings, Storage, StreamName,
 };
 
 /// As the server has it.

@@ -1,48 +1,81 @@
-//! Threads that compute replies which take long and need no key any more: the client waits meanwhile, and no
-//! other client of its thread does.
+//! Threads for work that takes long: replies that are computed while their client waits, scans of keys for
+//! indexes. No client of an I/O thread waits for them but the one that asked.
 //!
-//! Invariant: the threads start with the first such reply, and there are as many as cores, up to a limit.
-//! Each client has one computation at most, so that the queue needs no limit.
+//! Invariant: the threads start with the first work, and there are as many as cores, up to a limit. Each
+//! client has one computation at most, and each index one scan, so that the queue needs no limit.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use martlet_base::random::Random;
 use martlet_base::sync::lock;
+use martlet_engine::{Engine, Keys};
 
 use crate::process::guard_thread;
 
-/// Computes a reply and sends it.
-pub type Job = Box<dyn FnOnce() + Send>;
+/// A piece of work.
+pub type Job = Box<dyn FnOnce(&mut Computing) + Send>;
 
 /// Threads, at most.
-const THREADS_MAX: usize = 16;
+pub const THREADS_MAX: usize = 16;
+
+/// A thread's means.
+pub struct Computing {
+    /// Its view of the keys; nothing is locked.
+    pub keys: Keys,
+    /// Its number at the gate, which it is outside of. `None`: it is an I/O thread, and inside.
+    pub outside: Option<usize>,
+}
 
 /// See the [module docs](self).
-#[derive(Debug, Default)]
-pub struct Computations(OnceLock<Mutex<Sender<Job>>>);
+pub struct Computations {
+    engine: &'static Engine,
+    /// The threads' first number at the gate.
+    first: usize,
+    queue: OnceLock<Mutex<Sender<Job>>>,
+    /// The means of jobs that no thread takes.
+    inline: Mutex<Option<Computing>>,
+}
+
+/// How many threads there are.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+}
 
 impl Computations {
+    /// Threads over an engine's keys, with numbers at the gate from `first` on.
+    pub fn new(engine: &'static Engine, first: usize) -> Computations {
+        Computations { engine, first, queue: OnceLock::new(), inline: Mutex::default() }
+    }
+
     /// Leaves a job to one of the threads.
     pub fn run(&self, job: Job) {
-        let queue = lock(self.0.get_or_init(|| Mutex::new(start())));
+        let queue = lock(self.queue.get_or_init(|| Mutex::new(start(self.engine, self.first))));
         if let Err(left) = queue.send(job) {
             // No thread could be started.
             drop(queue);
-            (left.0)();
+            let mut inline = lock(&self.inline);
+            let computing = inline.get_or_insert_with(|| computing(self.engine, self.first));
+            computing.outside = None;
+            (left.0)(computing);
         }
     }
 }
 
-fn start() -> Sender<Job> {
+fn computing(engine: &'static Engine, thread: usize) -> Computing {
+    Computing { keys: Keys::new(engine, thread, Random::from_entropy()), outside: Some(thread) }
+}
+
+fn start(engine: &'static Engine, first: usize) -> Sender<Job> {
     let (queue, jobs) = channel::<Job>();
     let jobs = Arc::new(Mutex::new(jobs));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    for number in 0..threads {
+    for number in 0..threads() {
         let jobs = Arc::clone(&jobs);
         let body = move || {
             guard_thread();
+            let mut computing = computing(engine, first + number);
             while let Some(job) = next(&jobs) {
-                job();
+                job(&mut computing);
             }
         };
         let started = std::thread::Builder::new().name(format!("compute-{number}")).spawn(body);

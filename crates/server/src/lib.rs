@@ -27,6 +27,7 @@ pub mod registry;
 mod replication;
 mod runtime;
 pub mod scripting;
+mod search;
 pub mod server;
 mod settings;
 mod shared;

@@ -11,13 +11,14 @@ use martlet_base::sync::lock;
 use martlet_cluster::machine::Cluster;
 use martlet_engine::Touch;
 use martlet_persistence::StreamPlace;
-use martlet_persistence::{Commands, Condition, Host, Resolved, Settings, Storage, StreamName};
+use martlet_persistence::{Commands, Condition, Definition, Host, Resolved, Settings, Storage, StreamName};
 use martlet_protocol::request::Args;
 use martlet_values::file::SlotImport;
 
 use crate::cluster::node::ClusterNode;
 use crate::registry::{Registry, Run, names_command};
 use crate::replication::resume::resume;
+use crate::search::definitions;
 use crate::shared::Shared;
 use crate::slow_path::SlowPathReason;
 
@@ -89,6 +90,18 @@ impl<W> Host for Shared<W> {
         self.cluster().map_or(Ok(()), |node| node.replay_import(&self.engine.hidden, args))
     }
 
+    fn definitions(&self) -> Vec<Definition> {
+        definitions::texts(self.indexes)
+    }
+
+    fn take_definitions(&self, definitions: &[Definition]) {
+        definitions::take(self.indexes, definitions, self.index_memory_bytes());
+    }
+
+    fn replay_definition(&self, args: &Args<'_>) -> Result<(), String> {
+        definitions::replay(self.indexes, args, self.index_memory_bytes())
+    }
+
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -116,6 +129,11 @@ impl<W> Host for Shared<W> {
 }
 
 impl<W> Shared<W> {
+    /// The memory that indexes go by.
+    pub fn index_memory_bytes(&self) -> u64 {
+        definitions::memory_bytes(self.config.snapshot().maxmemory_bytes)
+    }
+
     /// The keys with their files.
     pub fn storage(&'static self) -> Storage {
         Storage { engine: self.engine, persistence: &self.persistence, host: self }

@@ -16,7 +16,7 @@ use crate::access::AccessControl;
 use crate::clients::{ClientInfo, Clients, Disconnects};
 use crate::cluster::node::ClusterNode;
 use crate::commandlog::CommandLog;
-use crate::computations::Computations;
+use crate::computations::{self, Computations};
 use crate::config::ConfigStore;
 use crate::hotkeys::HotKeys;
 use crate::logging::Log;
@@ -35,6 +35,7 @@ use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::stats::{ServerStats, ThreadStats};
 use crate::tracking::table::{Notice, Tracking};
 use crate::waits::WaitEnd;
+use martlet_indexes::Catalogue;
 use martlet_persistence::{NUMBERS_PER_THREAD, Persistence};
 use martlet_protocol::request::Args;
 
@@ -233,6 +234,8 @@ pub struct Shared<W> {
     pub blocked_clients: AtomicU64,
     /// Threads that compute replies for some of them.
     pub computations: Computations,
+    /// The indexes over the keys.
+    pub indexes: &'static Catalogue,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
     /// Copies of the listening sockets, with their tags: none accepts once the server ends.
@@ -288,7 +291,11 @@ impl<W> Shared<W> {
     ) -> std::io::Result<Shared<W>> {
         let clock = Clock::real();
         let presentation = crate::settings::presentation(&config.snapshot());
-        let engine: &'static Engine = Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD)?));
+        let engine: &'static Engine =
+            Box::leak(Box::new(Engine::new(threads * NUMBERS_PER_THREAD + computations::threads())?));
+        let indexes: &'static Catalogue =
+            Box::leak(Box::new(Catalogue::new(engine, threads.next_power_of_two())));
+        engine.set_follower(indexes);
         let mut random = martlet_base::random::Random::from_entropy();
         let run_id = random_id(&mut random);
         let replication = Replication::new(&mut random);
@@ -316,7 +323,8 @@ impl<W> Shared<W> {
             pending_shutdown: PendingShutdown::default(),
             is_cron_paused: AtomicBool::new(false),
             blocked_clients: AtomicU64::new(0),
-            computations: Computations::default(),
+            computations: Computations::new(engine, threads * NUMBERS_PER_THREAD),
+            indexes,
             stopping: AtomicBool::new(false),
             listening: Mutex::default(),
             is_asked_to_stop: AtomicBool::new(false),

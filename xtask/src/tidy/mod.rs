@@ -68,6 +68,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "replication",
             "tls",
             "tseries",
+            "indexes",
+            "search",
         ],
     ),
     ("replication", &[]),

@@ -148,7 +148,7 @@ impl Worker {
     /// What computes a waiter's reply and answers with it, on whichever thread it is called.
     fn answer_with(&self, waiter: Arc<Waiter>, computation: Computation, resp3: bool) -> Job {
         let shared = self.shared;
-        Box::new(move || {
+        Box::new(move |_| {
             let started = monotonic();
             let computed = catch_unwind(AssertUnwindSafe(|| {
                 let mut reply = Reply::new(Vec::new(), resp3);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use martlet_base::disk::error_text;
 use martlet_journal::Follower;
-use martlet_persistence::Beside;
 use martlet_persistence::load::{Loaded, Source};
+use martlet_persistence::{Beside, Definition};
 use martlet_values::file::SlotImport;
 
 use super::state::Replica;

@@ -1,0 +1,42 @@
+//! Indexes of keys, and searches: the catalogue's place among files, replicas and threads.
+
+pub mod definitions;
+
+use std::time::{Duration, Instant};
+
+use martlet_base::clock::monotonic;
+use martlet_indexes::Access;
+
+use crate::computations::Computing;
+use crate::runtime::Shared;
+
+/// For how long a thread scans before other work has its turn.
+const SCAN_TURN: Duration = Duration::from_millis(5);
+
+/// Has the computing threads scan keys whenever an index waits for that.
+pub fn begin(shared: &'static Shared) {
+    shared.indexes.set_waker(Box::new(move || {
+        // Each thread takes shards until none is left.
+        (0..crate::computations::threads()).for_each(|_| order_scan(shared));
+    }));
+}
+
+fn order_scan(shared: &'static Shared) {
+    shared.computations.run(Box::new(move |computing| scan(shared, computing)));
+}
+
+fn scan(shared: &'static Shared, computing: &mut Computing) {
+    let until: Instant = monotonic() + SCAN_TURN;
+    let mut access = Access { keys: &mut computing.keys, outside: computing.outside };
+    while shared.indexes.scan(&mut access, &|| shared.clock.unix_ms()) {
+        if monotonic() >= until && computing_is_apart(&access) {
+            order_scan(shared);
+            return;
+        }
+    }
+}
+
+/// Whether a thread of its own scans: a job that runs in place cannot order the next one.
+fn computing_is_apart(access: &Access<'_>) -> bool {
+    access.outside.is_some()
+}
