@@ -96,6 +96,7 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     // Clients can connect. Redis' test harness waits for these words, and for the process id before them.
     tracing::info!("Server initialized");
     let serving = Serving { addresses, unixsocket: config.unixsocket.clone(), backend: description, threads };
+    crate::search::begin(shared);
     let load = || {
         let loaded = load_at_start(shared.storage(), &settings);
         if loaded.is_err() {

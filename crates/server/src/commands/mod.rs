@@ -24,6 +24,7 @@ mod pubsub;
 mod replicaof;
 pub(crate) mod replication;
 mod scripting;
+mod search;
 mod server;
 mod survey;
 
@@ -121,6 +122,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     replication::COMMANDS,
     replicaof::COMMANDS,
     scripting::COMMANDS,
+    search::COMMANDS,
     server::COMMANDS,
     crate::runtime::transaction::COMMANDS,
 ];
