@@ -70,6 +70,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tseries",
             "indexes",
             "search",
+            "json",
         ],
     ),
     ("replication", &[]),

@@ -1,10 +1,16 @@
 //! FT.CREATE and its kin: which indexes there are.
 
 use martlet_command::{Acl, Control, Error, Flags, Group, Outcome, command};
-use martlet_indexes::Changed;
+use std::time::Duration;
+
+use martlet_base::clock::monotonic;
+use martlet_indexes::{Access, Changed, Run};
+use martlet_search::request::{Limits, Search};
+use martlet_search::searching::Context;
 use martlet_spec::module;
 
 use super::{Call, ServerCommand, ServerHandler};
+use crate::search::reply;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[
@@ -19,6 +25,7 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &ALIAS_UPDATE,
     &ALIAS_DEL,
     &ALIAS_DEL_IFX,
+    &SEARCH,
 ];
 
 const GROUP: Group = Group::Module(&module::SEARCH);
@@ -108,5 +115,42 @@ fn change(call: &mut Call<'_>) -> Outcome {
         }
     }
     call.reply.ok();
+    Ok(())
+}
+
+static SEARCH: ServerCommand = command("ft.search", -3, search as ServerHandler)
+    .flags(Flags::READONLY)
+    .acl(Acl::READ.with(Acl::SEARCH))
+    .doc(GROUP, "1.0.0", "O(N)", "Searches an index.");
+
+/// For how long a search runs in its client's turn.
+const INLINE: Duration = Duration::from_micros(500);
+
+fn search(call: &mut Call<'_>) -> Outcome {
+    let words: Vec<&[u8]> = call.args.iter().collect();
+    let text = |error: martlet_search::Error| Error::Text(error.to_string());
+    let limits = Limits::default();
+    let request = Search::parse(&words[2..], &limits).map_err(text)?;
+    let name = String::from_utf8_lossy(words[1]);
+    let index = call.worker.shared.indexes.find(words[1]);
+    let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
+    let context =
+        Context { results_max: limits.search_results, is_resp3: call.reply.is_resp3(), ..Context::default() };
+    let mut run = Run::new(index, request, context).map_err(text)?;
+    let (began, now_ms) = (monotonic(), call.worker.now_ms);
+    let mut access = Access { keys: &mut call.worker.keys, outside: None };
+    let is_done = loop {
+        if run.step(&mut access, now_ms) {
+            break true;
+        }
+        if !call.deny_blocking && began.elapsed() >= INLINE {
+            break false;
+        }
+    };
+    let _ = is_done;
+    while !is_done && !run.step(&mut access, now_ms) {}
+    let request = run.request().clone();
+    let results = run.into_results(&mut access, now_ms);
+    reply::write(&request, &results, call.reply);
     Ok(())
 }
