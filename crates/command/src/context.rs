@@ -174,20 +174,28 @@ pub enum Wait {
     Computed(Computation),
 }
 
-/// A reply that takes long to compute and needs no key any more: another thread computes it while the client
-/// waits, so that nobody else does.
+/// A reply that takes long to compute: another thread computes it while the client waits, and no other client
+/// does.
 #[derive(Clone)]
-pub struct Computation(Arc<dyn Fn(&mut Reply) + Send + Sync>);
+pub struct Computation(Arc<dyn Fn(&mut Computing, &mut Reply) + Send + Sync>);
+
+/// A computing thread's access to the keys.
+pub struct Computing {
+    /// Its view of the keys; nothing is locked.
+    pub keys: Keys,
+    /// Its number at the gate, which it is outside of. `None`: it is an I/O thread, and inside.
+    pub outside: Option<usize>,
+}
 
 impl Computation {
     /// The reply that `write` writes.
-    pub fn new(write: impl Fn(&mut Reply) + Send + Sync + 'static) -> Computation {
+    pub fn new(write: impl Fn(&mut Computing, &mut Reply) + Send + Sync + 'static) -> Computation {
         Computation(Arc::new(write))
     }
 
     /// Writes the reply.
-    pub fn write(&self, reply: &mut Reply) {
-        (self.0)(reply);
+    pub fn write(&self, computing: &mut Computing, reply: &mut Reply) {
+        (self.0)(computing, reply);
     }
 }
 

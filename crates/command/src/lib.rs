@@ -34,7 +34,8 @@ pub mod vector_set;
 pub mod zset;
 
 pub use context::{
-    Block, Computation, Context, Copies, KeyReader, NO_REPLICAS, SeriesSettings, Settings, TimeoutReply, Wait,
+    Block, Computation, Computing, Context, Copies, KeyReader, NO_REPLICAS, SeriesSettings, Settings,
+    TimeoutReply, Wait,
 };
 pub use fieldset::Fieldsets;
 pub use martlet_spec::{

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use martlet_base::random::Random;
 use martlet_base::sync::lock;
+use martlet_command::Computing;
 use martlet_engine::{Engine, Keys};
 
 use crate::process::guard_thread;
@@ -18,14 +19,6 @@ pub type Job = Box<dyn FnOnce(&mut Computing) + Send>;
 
 /// Threads, at most.
 pub const THREADS_MAX: usize = 16;
-
-/// A thread's means.
-pub struct Computing {
-    /// Its view of the keys; nothing is locked.
-    pub keys: Keys,
-    /// Its number at the gate, which it is outside of. `None`: it is an I/O thread, and inside.
-    pub outside: Option<usize>,
-}
 
 /// See the [module docs](self).
 pub struct Computations {

@@ -233,6 +233,6 @@ fn vsim(ctx: &mut Context<'_>) -> Outcome {
         search.write(&search.run(), ctx.reply);
         return Ok(());
     }
-    let computation = Computation::new(move |reply| search.write(&search.run(), reply));
+    let computation = Computation::new(move |_, reply| search.write(&search.run(), reply));
     ctx.block_on(Block::new(Wait::Computed(computation), None, TimeoutReply::Null))
 }

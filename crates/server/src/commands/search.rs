@@ -1,16 +1,20 @@
 //! FT.CREATE and its kin: which indexes there are.
 
-use martlet_command::{Acl, Control, Error, Flags, Group, Outcome, command};
+use martlet_command::{
+    Acl, Block, Computation, Control, Error, Flags, Group, Outcome, TimeoutReply, Wait, command,
+};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use martlet_base::clock::monotonic;
+use martlet_base::sync::lock;
 use martlet_indexes::{Access, Changed, Run};
+use martlet_protocol::reply::Reply;
 use martlet_search::request::{Limits, Search};
 use martlet_search::searching::Context;
 use martlet_spec::module;
 
 use super::{Call, ServerCommand, ServerHandler};
-use crate::search::reply;
 
 /// The family.
 pub static COMMANDS: &[&ServerCommand] = &[
@@ -147,10 +151,30 @@ fn search(call: &mut Call<'_>) -> Outcome {
             break false;
         }
     };
-    let _ = is_done;
-    while !is_done && !run.step(&mut access, now_ms) {}
-    let request = run.request().clone();
-    let results = run.into_results(&mut access, now_ms);
-    reply::write(&request, &results, call.reply);
+    if !is_done {
+        return leave(call, run);
+    }
+    finish(run, &mut access, now_ms, call.reply);
     Ok(())
+}
+
+/// Leaves the rest of a search to another thread; the client waits.
+fn leave(call: &mut Call<'_>, run: Run) -> Outcome {
+    let (left, clock) = (Mutex::new(Some(run)), call.worker.shared.clock.clone());
+    let computation = Computation::new(move |computing, reply| {
+        let Some(mut run) = lock(&left).take() else { return };
+        let mut access = Access { keys: &mut computing.keys, outside: computing.outside };
+        let now_ms = clock.unix_ms();
+        while !run.step(&mut access, now_ms) {}
+        finish(run, &mut access, now_ms, reply);
+    });
+    let block = Block::new(Wait::Computed(computation), None, TimeoutReply::Null);
+    call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
+    Ok(())
+}
+
+fn finish(run: Run, access: &mut Access<'_>, now_ms: i64, reply: &mut Reply) {
+    let request = run.request().clone();
+    let results = run.into_results(access, now_ms);
+    crate::search::reply::write(&request, &results, reply);
 }

@@ -148,11 +148,11 @@ impl Worker {
     /// What computes a waiter's reply and answers with it, on whichever thread it is called.
     fn answer_with(&self, waiter: Arc<Waiter>, computation: Computation, resp3: bool) -> Job {
         let shared = self.shared;
-        Box::new(move |_| {
+        Box::new(move |computing| {
             let started = monotonic();
             let computed = catch_unwind(AssertUnwindSafe(|| {
                 let mut reply = Reply::new(Vec::new(), resp3);
-                computation.write(&mut reply);
+                computation.write(computing, &mut reply);
                 reply.into_bytes()
             }));
             if !waiter.serve_begin() {

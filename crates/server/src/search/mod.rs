@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use martlet_base::clock::monotonic;
 use martlet_indexes::Access;
 
-use crate::computations::Computing;
 use crate::runtime::Shared;
+use martlet_command::Computing;
 
 /// For how long a thread scans before other work has its turn.
 const SCAN_TURN: Duration = Duration::from_millis(5);
