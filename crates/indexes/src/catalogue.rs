@@ -245,7 +245,7 @@ impl Catalogue {
         self.scans.work(access, now_ms)
     }
 
-    /// Sets what is called whenever a scan is ordered; the first one stays.
+    /// Sets the callback of ordered scans; the first one stays.
     pub fn set_waker(&self, waker: Waker) {
         self.scans.set_waker(waker);
     }

@@ -57,7 +57,7 @@ impl Scans {
         None
     }
 
-    /// Sets what is called for each scan; the first one stays.
+    /// Sets the callback of each scan; the first one stays.
     pub(crate) fn set_waker(&self, waker: Waker) {
         let _ = self.waker.set(waker);
     }

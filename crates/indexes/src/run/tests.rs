@@ -1,4 +1,4 @@
-//! Searches over keys; that they find what a walk over all keys finds.
+//! Searches over keys, and their equality with a walk over all keys.
 
 use std::collections::BTreeSet;
 

@@ -122,7 +122,8 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     replication::COMMANDS,
     replicaof::COMMANDS,
     scripting::COMMANDS,
-    search::COMMANDS,
+    search::definitions::COMMANDS,
+    search::find::COMMANDS,
     server::COMMANDS,
     crate::runtime::transaction::COMMANDS,
 ];

@@ -1,6 +1,7 @@
 //! Indexes of keys, and searches: the catalogue's place among files, replicas and threads.
 
 pub mod definitions;
+pub mod job;
 pub mod reply;
 
 use std::time::{Duration, Instant};

@@ -1,22 +1,12 @@
 //! FT.CREATE and its kin: which indexes there are.
 
-use martlet_command::{
-    Acl, Block, Computation, Control, Error, Flags, Group, Outcome, TimeoutReply, Wait, command,
-};
-use std::sync::Mutex;
-use std::time::Duration;
+use martlet_command::{Acl, Control, Error, Flags, Outcome, command};
+use martlet_indexes::Changed;
 
-use martlet_base::clock::monotonic;
-use martlet_base::sync::lock;
-use martlet_indexes::{Access, Changed, Run};
-use martlet_protocol::reply::Reply;
-use martlet_search::request::{Limits, Search};
-use martlet_search::searching::Context;
-use martlet_spec::module;
+use super::GROUP;
+use crate::commands::{Call, ServerCommand, ServerHandler};
 
-use super::{Call, ServerCommand, ServerHandler};
-
-/// The family.
+/// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[
     &CREATE,
     &CREATE_IFNX,
@@ -29,10 +19,8 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &ALIAS_UPDATE,
     &ALIAS_DEL,
     &ALIAS_DEL_IFX,
-    &SEARCH,
 ];
 
-const GROUP: Group = Group::Module(&module::SEARCH);
 /// The command runs alone, so that it has one place in the records and saves.
 const CHANGES: Flags = Flags::WRITE.with(Flags::EXCLUSIVE);
 
@@ -120,61 +108,4 @@ fn change(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.ok();
     Ok(())
-}
-
-static SEARCH: ServerCommand = command("ft.search", -3, search as ServerHandler)
-    .flags(Flags::READONLY)
-    .acl(Acl::READ.with(Acl::SEARCH))
-    .doc(GROUP, "1.0.0", "O(N)", "Searches an index.");
-
-/// For how long a search runs in its client's turn.
-const INLINE: Duration = Duration::from_micros(500);
-
-fn search(call: &mut Call<'_>) -> Outcome {
-    let words: Vec<&[u8]> = call.args.iter().collect();
-    let text = |error: martlet_search::Error| Error::Text(error.to_string());
-    let limits = Limits::default();
-    let request = Search::parse(&words[2..], &limits).map_err(text)?;
-    let name = String::from_utf8_lossy(words[1]);
-    let index = call.worker.shared.indexes.find(words[1]);
-    let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
-    let context =
-        Context { results_max: limits.search_results, is_resp3: call.reply.is_resp3(), ..Context::default() };
-    let mut run = Run::new(index, request, context).map_err(text)?;
-    let (began, now_ms) = (monotonic(), call.worker.now_ms);
-    let mut access = Access { keys: &mut call.worker.keys, outside: None };
-    let is_done = loop {
-        if run.step(&mut access, now_ms) {
-            break true;
-        }
-        if !call.deny_blocking && began.elapsed() >= INLINE {
-            break false;
-        }
-    };
-    if !is_done {
-        return leave(call, run);
-    }
-    finish(run, &mut access, now_ms, call.reply);
-    Ok(())
-}
-
-/// Leaves the rest of a search to another thread; the client waits.
-fn leave(call: &mut Call<'_>, run: Run) -> Outcome {
-    let (left, clock) = (Mutex::new(Some(run)), call.worker.shared.clock.clone());
-    let computation = Computation::new(move |computing, reply| {
-        let Some(mut run) = lock(&left).take() else { return };
-        let mut access = Access { keys: &mut computing.keys, outside: computing.outside };
-        let now_ms = clock.unix_ms();
-        while !run.step(&mut access, now_ms) {}
-        finish(run, &mut access, now_ms, reply);
-    });
-    let block = Block::new(Wait::Computed(computation), None, TimeoutReply::Null);
-    call.worker.block(call.connection, call.entry, &call.args, Box::new(block));
-    Ok(())
-}
-
-fn finish(run: Run, access: &mut Access<'_>, now_ms: i64, reply: &mut Reply) {
-    let request = run.request().clone();
-    let results = run.into_results(access, now_ms);
-    crate::search::reply::write(&request, &results, reply);
 }
