@@ -114,6 +114,8 @@ impl Drop for Output {
 struct Switch {
     from: Cut,
     output: Output,
+    /// Bytes of the files before it, if they are known: after a start, or because a rewrite has replaced them.
+    earlier_bytes: Option<u64>,
 }
 
 /// See the [module docs](self).
@@ -122,6 +124,8 @@ pub struct Writer<'j> {
     reader: Reader<'j>,
     output: Option<Output>,
     switches: VecDeque<Switch>,
+    /// Bytes of the files before the present one.
+    earlier_bytes: u64,
     synced_ms: i64,
     /// A synchronisation has failed: it is unknown which of the records before this position are on disk.
     doubtful_until: Option<Position>,
@@ -140,28 +144,36 @@ impl<'j> Writer<'j> {
             reader,
             output: None,
             switches: VecDeque::new(),
+            earlier_bytes: 0,
             synced_ms: 0,
             doubtful_until: None,
         })
     }
 
-    /// From this cut of the file on, records go to `file`, which has `bytes` bytes.
-    pub fn switch(&mut self, from: Cut, file: Box<dyn DiskFile>, bytes: u64) {
+    /// From this cut of the file on, records go to `file`, which has `bytes` bytes. `earlier_bytes` is the size
+    /// of the files before it, if that is not what this writer has written.
+    pub fn switch(&mut self, from: Cut, file: Box<dyn DiskFile>, bytes: u64, earlier_bytes: Option<u64>) {
         let output = Output { file, bytes, written: 0, reserved: 0, is_synced: true, is_torn: false };
-        self.switches.push_back(Switch { from, output });
+        self.switches.push_back(Switch { from, output, earlier_bytes });
     }
 
     /// From this cut of the file on, records go nowhere. Earlier records that the disk has refused are given
-    /// up, and nothing is in doubt any more: it is not waited for.
-    pub fn stop(&mut self, from: Cut) {
+    /// up, and nothing is in doubt any more: it is not waited for. With `is_kept` the present file stays
+    /// beside the earlier ones.
+    pub fn stop(&mut self, from: Cut, is_kept: bool) {
+        self.earlier_bytes += if is_kept { self.output_bytes() } else { 0 };
         (self.output, self.doubtful_until) = (None, None);
         self.switches.clear();
         self.reader.ignore(from);
     }
 
-    /// A rewrite has ended, whose base and list are on disk: everything up to `position` is. Later records
-    /// may still be in doubt.
-    pub fn rewritten(&mut self, position: Position) {
+    /// A rewrite has ended, whose base of `base_bytes` bytes and list are on disk: everything up to `position`
+    /// is. Later records may still be in doubt.
+    pub fn rewritten(&mut self, position: Position, base_bytes: u64) {
+        match self.switches.back_mut() {
+            Some(switch) => switch.earlier_bytes = Some(base_bytes),
+            None => self.earlier_bytes = base_bytes,
+        }
         self.doubtful_until = self.doubtful_until.filter(|&until| until > position);
         self.journal.set_durable(position);
     }
@@ -171,8 +183,12 @@ impl<'j> Writer<'j> {
         self.reader.position()
     }
 
-    /// Bytes of the file that is written.
-    pub fn file_bytes(&self) -> u64 {
+    /// Bytes of all files that would be loaded: the one that is written, and those before it.
+    pub fn files_bytes(&self) -> u64 {
+        self.earlier_bytes + self.output_bytes()
+    }
+
+    fn output_bytes(&self) -> u64 {
         self.output.as_ref().map_or(0, |output| output.bytes)
     }
 
@@ -277,6 +293,7 @@ impl<'j> Writer<'j> {
         let synced = self.sync();
         if let Some(switch) = self.switches.pop_front() {
             self.reader.pass(switch.from);
+            self.earlier_bytes = switch.earlier_bytes.unwrap_or(self.earlier_bytes + self.output_bytes());
             self.output = Some(switch.output);
         }
         synced.map(|()| true)

@@ -112,12 +112,14 @@ struct LastIncrement {
 
 /// An order to the writer's thread.
 enum Order {
-    /// From this cut on, records go to this file, which has `bytes` bytes.
-    Switch { from: Cut, file: Box<dyn DiskFile>, bytes: u64 },
+    /// From this cut on, records go to this file, which has `bytes` bytes; see [`Writer::switch`].
+    ///
+    /// [`Writer::switch`]: martlet_journal::aof::Writer::switch
+    Switch { from: Cut, file: Box<dyn DiskFile>, bytes: u64, earlier_bytes: Option<u64> },
     /// From this cut on, records go nowhere.
-    Stop(Cut),
-    /// Everything up to this position is on disk, in a new base.
-    Rewritten(Position),
+    Stop { from: Cut, is_listed: bool },
+    /// Everything up to this position is on disk, in a new base; the size of the base, and of all files.
+    Rewritten { position: Position, base_bytes: u64, all_bytes: u64 },
     /// Write everything, force it to disk, and report whether that went well; later orders wait until then.
     Flush(Sender<bool>),
 }
@@ -136,8 +138,6 @@ pub struct AppendLog {
     pub current_bytes: AtomicU64,
     /// Bytes after the last rewrite.
     pub base_bytes: AtomicU64,
-    /// Bytes of files that are not written any more.
-    closed_bytes: AtomicU64,
     /// Bytes of commands that wait for the disk.
     pub buffered_bytes: AtomicU64,
     /// DEBUG AOF-FLUSH-SLEEP: microseconds to wait before each write, for tests.
@@ -175,7 +175,6 @@ impl Default for AppendLog {
             has_writer: AtomicBool::new(false),
             current_bytes: AtomicU64::new(0),
             base_bytes: AtomicU64::new(0),
-            closed_bytes: AtomicU64::new(0),
             buffered_bytes: AtomicU64::new(0),
             flush_sleep_us: AtomicU64::new(0),
             has_logged_fullness: AtomicBool::new(false),
@@ -234,7 +233,12 @@ impl AppendLog {
     }
 
     fn order(&self, order: Order) {
-        lock(&self.orders).push_back(order);
+        let mut orders = lock(&self.orders);
+        if !self.has_writer.load(Ordering::SeqCst) {
+            // Rewrites of a log that is off: the last one counts.
+            orders.retain(|order| !matches!(order, Order::Rewritten { .. }));
+        }
+        orders.push_back(order);
     }
 }
 
@@ -369,7 +373,7 @@ impl Storage {
             Phase::On => Some(PendingFlush { cancelled, ..self.begin_flush() }),
             _ => cancelled.map(|_| PendingFlush { flushed: None, cancelled }),
         };
-        log.order(Order::Stop(journal.cut_file()));
+        log.order(Order::Stop { from: journal.cut_file(), is_listed: phase == Phase::On });
         journal.follow(Follower::File, false);
         journal.hold_replies(false);
         lock(&log.facts).is_scheduled = false;
@@ -432,6 +436,8 @@ fn has_grown(log: &AppendLog, settings: &Settings) -> bool {
     let (current, base) = (log.current_bytes.load(Ordering::Relaxed), log.base_bytes.load(Ordering::Relaxed));
     let percentage = u128::from(settings.auto_aof_rewrite_percentage);
     percentage > 0
+        // A rewrite may have ended whose sizes are not known yet.
+        && lock(&log.orders).is_empty()
         && current > settings.auto_aof_rewrite_min_size_bytes
         && u128::from(current.saturating_sub(base)) * 100 >= percentage * u128::from(base.max(1))
 }

@@ -390,8 +390,7 @@ fn cut(
         keys.release();
         cut.is_cancelled = begun.is_cancelled.clone();
         if let Some(Records::Switch(file)) = records {
-            log.order(Order::Switch { from: journal.cut_file(), file, bytes: 0 });
-            log.closed_bytes.store(log.current_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+            log.order(Order::Switch { from: journal.cut_file(), file, bytes: 0, earlier_bytes: None });
         }
         if phase == Phase::Starting {
             // By the present settings: `appendfsync` may have been changed since the rewrite began.
@@ -504,10 +503,7 @@ fn go_over(
     let size =
         |file: &FileInfo| std::fs::metadata(files::path(settings, file)).map_or(0, |facts| facts.len());
     let (base_bytes, all_bytes) = (size(&base), manifest.files().map(size).sum());
-    log.closed_bytes.store(base_bytes, Ordering::Relaxed);
-    log.base_bytes.store(all_bytes, Ordering::Relaxed);
-    log.current_bytes.store(all_bytes, Ordering::Relaxed);
-    log.order(Order::Rewritten(position));
+    log.order(Order::Rewritten { position, base_bytes, all_bytes });
     storage.engine.journal.nudge();
     files::remove_history(disk, settings, &mut manifest);
     listed.manifest = manifest;

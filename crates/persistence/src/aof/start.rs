@@ -68,13 +68,12 @@ pub fn open(storage: Storage, outside: &Outside, keys: &mut Keys, settings: &Set
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |facts| facts.len());
     let of = |file: &FileInfo| size(&files::path(settings, file));
     let (total, last_bytes): (u64, u64) = (manifest.files().map(of).sum(), size(&path));
-    log.closed_bytes.store(total - last_bytes, Ordering::Relaxed);
     log.current_bytes.store(total, Ordering::Relaxed);
     log.base_bytes.store(manifest.base.as_ref().map_or(0, of), Ordering::Relaxed);
     writer::start(storage).map_err(|error| failed("Can't start the thread for the AOF", &error))?;
     let from = storage.engine.gate.closed(|_| {
         let from = storage.engine.journal.cut_file();
-        log.order(Order::Switch { from, file, bytes: last_bytes });
+        log.order(Order::Switch { from, file, bytes: last_bytes, earlier_bytes: Some(total - last_bytes) });
         // By the present settings: `appendfsync` may have been changed while data was loaded.
         follow_journal(&storage.engine.journal, &storage.host.settings());
         from.position

@@ -134,14 +134,16 @@ fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc:
     let mut flushes = Vec::new();
     for order in orders {
         match order {
-            Order::Switch { from, file, bytes } => writer.switch(from, file, bytes),
-            Order::Stop(from) => {
-                // The files stay: a new log's bytes count beside them until its first base is whole.
-                log.closed_bytes.fetch_add(writer.file_bytes(), Ordering::Relaxed);
-                writer.stop(from);
+            Order::Switch { from, file, bytes, earlier_bytes } => {
+                writer.switch(from, file, bytes, earlier_bytes);
             }
-            Order::Rewritten(position) => {
-                writer.rewritten(position);
+            // Listed files stay: a new log's bytes count beside them until its first base is whole.
+            Order::Stop { from, is_listed } => writer.stop(from, is_listed),
+            Order::Rewritten { position, base_bytes, all_bytes } => {
+                writer.rewritten(position, base_bytes);
+                // While the orders are locked: nobody takes the old sizes for those after the rewrite.
+                note_sizes(log, writer);
+                log.base_bytes.store(all_bytes, Ordering::Relaxed);
                 if writer.is_doubtful() {
                     log.schedule_rewrite();
                 }
@@ -153,8 +155,7 @@ fn take_orders(log: &AppendLog, writer: &mut Writer<'_>) -> Vec<std::sync::mpsc:
 }
 
 fn note_sizes(log: &AppendLog, writer: &Writer<'_>) {
-    let bytes = log.closed_bytes.load(Ordering::Relaxed) + writer.file_bytes();
-    log.current_bytes.store(bytes, Ordering::Relaxed);
+    log.current_bytes.store(writer.files_bytes(), Ordering::Relaxed);
     log.buffered_bytes.store(writer.buffered_bytes(), Ordering::Relaxed);
 }
 

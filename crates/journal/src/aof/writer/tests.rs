@@ -59,7 +59,7 @@ impl Scene {
     fn switch(&self, writer: &mut Writer<'_>, name: &str) {
         let file = self.disk.append(&self.path(name)).unwrap();
         self.disk.sync_directory(self.directory.path()).unwrap();
-        writer.switch(self.journal.cut_file(), file, 0);
+        writer.switch(self.journal.cut_file(), file, 0, None);
     }
 }
 
@@ -79,7 +79,10 @@ fn records_go_to_the_file_of_their_time() {
     assert_eq!(keys(&scene.path("a")), (vec![1, 2], false));
     assert_eq!(keys(&scene.path("b")), (vec![3], false));
     assert!(!scene.journal.is_behind());
-    writer.stop(scene.journal.cut_file());
+    let written = |name: &str| std::fs::metadata(scene.path(name)).unwrap().len();
+    assert_eq!(writer.files_bytes(), written("a") + written("b"));
+    writer.stop(scene.journal.cut_file(), true);
+    assert_eq!(writer.files_bytes(), written("a") + written("b"));
     append(scene.journal, 4, 1);
     writer.step(scene.journal.end(), &ALWAYS).unwrap();
     assert_eq!(keys(&scene.path("b")).0, [3]);
@@ -91,13 +94,13 @@ fn positions_are_places_in_the_file() {
     let (scene, mut writer) = Scene::new();
     std::fs::write(scene.path("a"), "*1\r\n$4\r\nPING\r\n").unwrap();
     let file = scene.disk.append(&scene.path("a")).unwrap();
-    writer.switch(scene.journal.cut_file(), file, 14);
+    writer.switch(scene.journal.cut_file(), file, 14, Some(100));
     let before = scene.journal.end();
     for n in 0..10 {
         let end = append(scene.journal, n, 1000);
         writer.step(end, &ALWAYS).unwrap();
         let bytes = std::fs::metadata(scene.path("a")).unwrap().len();
-        assert_eq!((writer.place_in_file(end), writer.file_bytes()), (Some(bytes), bytes));
+        assert_eq!((writer.place_in_file(end), writer.files_bytes()), (Some(bytes), 100 + bytes));
     }
     assert_eq!(writer.place_in_file(before), Some(14));
     let cut = scene.journal.cut().position;
@@ -193,13 +196,18 @@ fn after_a_failed_synchronisation_only_a_rewrite_is_trusted() {
     append(scene.journal, 3, 1);
     assert!(matches!(writer.step(scene.journal.end(), &ALWAYS), Err(StepError::Sync(_))));
     scene.disk.plan(|_, _, _| None);
-    writer.rewritten(cut);
+    writer.rewritten(cut, 1000);
+    assert_eq!(writer.files_bytes(), 1000 + std::fs::metadata(scene.path("b")).unwrap().len());
     writer.step(scene.journal.end(), &ALWAYS).unwrap();
     assert_eq!((scene.journal.durable(), writer.is_doubtful()), (cut, true));
     scene.switch(&mut writer, "c");
+    writer.rewritten(scene.journal.end(), 2000);
+    assert!(
+        writer.files_bytes() > 1000 && writer.files_bytes() < 2000,
+        "the file before \"c\" is still written"
+    );
     writer.step(scene.journal.end(), &ALWAYS).unwrap();
-    writer.rewritten(scene.journal.end());
-    writer.step(scene.journal.end(), &ALWAYS).unwrap();
+    assert_eq!(writer.files_bytes(), 2000);
     assert!(!scene.journal.is_behind());
 }
 
