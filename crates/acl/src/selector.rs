@@ -302,6 +302,16 @@ impl Selector {
         patterns.iter().any(|(pattern, known)| known.includes(access) && glob::matches(pattern, key, false))
     }
 
+    /// Whether a pattern covers all keys that begin so: what follows is matched by the pattern's last `*`.
+    pub(crate) fn allows_prefix(&self, prefix: &[u8], access: Access) -> bool {
+        let Some(patterns) = &self.keys else { return true };
+        patterns.iter().any(|(pattern, known)| {
+            let escapes = pattern.iter().rev().skip(1).take_while(|byte| **byte == b'\\').count();
+            let is_open = pattern.last() == Some(&b'*') && escapes % 2 == 0;
+            is_open && known.includes(access) && glob::matches(pattern, prefix, false)
+        })
+    }
+
     /// Whether a channel is allowed; a pattern of channels is if it is one of the selector's.
     pub(crate) fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         let Some(channels) = &self.channels else { return true };

@@ -254,6 +254,13 @@ impl User {
         self.is_unrestricted || self.effective_selectors().any(|selector| selector.allows_key(key, read))
     }
 
+    /// Whether a selector allows to read all keys that begin so; with `writes`, to change them too.
+    pub fn may_use_prefix(&self, prefix: &[u8], writes: bool) -> bool {
+        let access = Access { read: true, write: writes };
+        self.is_unrestricted
+            || self.effective_selectors().any(|selector| selector.allows_prefix(prefix, access))
+    }
+
     /// Whether a subscription to a channel, or a pattern of them, may stay.
     pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.effective_selectors().any(|selector| selector.allows_channel(channel, is_pattern))

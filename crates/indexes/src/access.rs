@@ -6,25 +6,29 @@ use martlet_keyspace::{Db, Entry, Key};
 /// The database whose keys are indexed.
 pub(crate) const DB: usize = 0;
 
-/// See the [module docs](self). No shard is locked between calls.
+/// See the [module docs](self). No shard is locked between calls, unless all are.
 pub struct Access<'a> {
     /// The thread's view of the keys.
     pub keys: &'a mut Keys,
-    /// The thread's number at the gate if it is outside, and enters for each call.
+    /// The thread's number at the gate if it is outside, and enters for each call. A thread that is inside
+    /// serves clients, and must not wait while a script is busy: it gives up, and [`Keys::gave_up`] is set.
     pub outside: Option<usize>,
 }
 
 impl Access<'_> {
-    /// Runs `work` on a shard's keys, which are locked for it.
-    pub(crate) fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&Db) -> R) -> R {
+    /// Runs `work` on a shard's keys, which are locked for it; `None` if the thread gave up.
+    pub(crate) fn with_shard<R>(&mut self, shard: usize, work: impl FnOnce(&Db) -> R) -> Option<R> {
+        let work = |keys: &mut Keys| work(keys.shard(shard).keys.db(DB));
+        let Some(thread) = self.outside else { return self.keys.visit_shard(shard, work) };
         let gate = &self.keys.engine().gate;
-        self.outside.iter().for_each(|&thread| gate.enter(thread));
-        let result = self.keys.with_shard(shard, |keys| work(keys.shard(shard).keys.db(DB)));
-        self.outside.iter().for_each(|&thread| gate.leave(thread));
-        result
+        gate.enter(thread);
+        let result = self.keys.with_shard(shard, work);
+        gate.leave(thread);
+        Some(result)
     }
 
-    /// Runs `work` on a key's entry, if the key is there and has not expired; its shard is locked.
+    /// Runs `work` on a key's entry, if the key is there and has not expired; its shard is locked. `None`
+    /// also if the thread gave up.
     pub(crate) fn with_key<R>(
         &mut self,
         name: &[u8],
@@ -35,6 +39,11 @@ impl Access<'_> {
         self.with_shard(key.shard(), |db| {
             let entry = db.get(&key).filter(|entry| entry.expiry_ms().is_none_or(|at_ms| at_ms > now_ms));
             entry.map(|entry| work(&entry))
-        })
+        })?
+    }
+
+    /// Whether the thread gave up. Its results are incomplete then.
+    pub fn gave_up(&self) -> bool {
+        self.keys.gave_up
     }
 }

@@ -1,9 +1,10 @@
-//! FT.SEARCH over keys: the evaluation, in steps between which others run, and the fields of its results.
+//! FT.SEARCH over keys, in steps between which others run: the evaluation, then the fields of its results.
 //!
 //! The index and the keys are looked at one after the other: a result shows what its key holds when it is
 //! read. A key that has gone since it was found is a result without fields, as in RediSearch.
 
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 use martlet_search::Error;
 use martlet_search::exec::Hit;
@@ -15,13 +16,22 @@ use crate::access::Access;
 use crate::index::KeyIndex;
 use crate::loading::{Loader, NamedValue, SortReader};
 
+/// How many results a step loads.
+const LOADED_ROWS: usize = 64;
+
 /// See the [module docs](self).
 #[derive(Debug)]
 pub struct Run {
     index: Arc<KeyIndex>,
     request: Search,
-    searching: Searching,
-    reader: Option<SortReader>,
+    phase: Phase,
+    results: Results,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Searching(Box<Searching>, Option<SortReader>),
+    Loading { hits: IntoIter<Hit>, loader: Option<Loader> },
 }
 
 /// A result.
@@ -34,12 +44,14 @@ pub struct Row {
 }
 
 /// The results of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Results {
     /// How many documents match.
     pub total: usize,
     /// Those that LIMIT asks for, in order.
     pub rows: Vec<Row>,
+    /// The search was ended early.
+    pub is_partial: bool,
 }
 
 impl Run {
@@ -51,19 +63,55 @@ impl Run {
         let searching = Searching::new(Arc::clone(index.index()), &request, context)?;
         let rules = index.index().rules();
         let reader = searching.loaded_key().map(|key| SortReader::new(&rules.definition.fields[key.field]));
-        Ok(Run { index, request, searching, reader })
+        let phase = Phase::Searching(Box::new(searching), reader);
+        Ok(Run { index, request, phase, results: Results::default() })
     }
 
-    /// A step; whether the run has come to its end.
+    /// A step; whether the run has come to its end. After [`Access::gave_up`] nothing of the run is of use.
     pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
-        let is_done = self.searching.step();
-        if let Some(reader) = &self.reader {
-            for hit in self.searching.take_unordered() {
-                let value = access.with_key(&hit.key, now_ms, |entry| reader.read(entry, now_ms));
-                self.searching.offer(hit, value.unwrap_or(Sortable::Missing));
+        match &mut self.phase {
+            Phase::Searching(searching, reader) => {
+                let is_done = searching.step();
+                if let Some(reader) = reader {
+                    for hit in searching.take_unordered() {
+                        let value = access.with_key(&hit.key, now_ms, |entry| reader.read(entry, now_ms));
+                        searching.offer(hit, value.unwrap_or(Sortable::Missing));
+                    }
+                }
+                if is_done {
+                    self.begin_loading();
+                }
+                false
+            }
+            Phase::Loading { hits, loader } => {
+                for hit in hits.by_ref().take(LOADED_ROWS) {
+                    let loaded = loader.as_ref().and_then(|loader| {
+                        access.with_key(&hit.key, now_ms, |entry| loader.load(&hit, entry, now_ms))
+                    });
+                    self.results.rows.push(Row { hit, fields: loaded.flatten() });
+                }
+                hits.len() == 0
             }
         }
-        is_done
+    }
+
+    /// Ends the search with the documents found so far.
+    pub fn end_early(&mut self) {
+        if let Phase::Searching(..) = self.phase {
+            self.results.is_partial = true;
+            self.begin_loading();
+        }
+    }
+
+    fn begin_loading(&mut self) {
+        let loading = Phase::Loading { hits: Vec::new().into_iter(), loader: None };
+        let Phase::Searching(searching, _) = std::mem::replace(&mut self.phase, loading) else { return };
+        let found = searching.into_found();
+        let rules = self.index.index().rules();
+        let loader = (!self.request.no_content)
+            .then(|| Loader::new(&rules.definition, &self.request, found.distance_field.as_deref()));
+        self.results.total = found.total;
+        self.phase = Phase::Loading { hits: found.hits.into_iter(), loader };
     }
 
     /// The request.
@@ -71,19 +119,9 @@ impl Run {
         &self.request
     }
 
-    /// The results, once the run has come to its end or is to end.
-    pub fn into_results(self, access: &mut Access<'_>, now_ms: i64) -> Results {
-        let found = self.searching.into_found();
-        let rules = self.index.index().rules();
-        let loader = (!self.request.no_content)
-            .then(|| Loader::new(&rules.definition, &self.request, found.distance_field.as_deref()));
-        let rows = found.hits.into_iter().map(|hit| {
-            let loaded = loader.as_ref().and_then(|loader| {
-                access.with_key(&hit.key, now_ms, |entry| loader.load(&hit, entry, now_ms))
-            });
-            Row { hit, fields: loaded.flatten() }
-        });
-        Results { total: found.total, rows: rows.collect() }
+    /// The results of a run that has come to its end.
+    pub fn into_results(self) -> Results {
+        self.results
     }
 }
 

@@ -86,7 +86,8 @@ fn names(access: &mut Access<'_>, index: &KeyIndex, shard: usize, from: u64) -> 
             }
         })
     });
-    (names, next)
+    // A thread that scans is outside, and does not give up.
+    (names, next.unwrap_or(ORDERS))
 }
 
 /// Indexes keys of a shard, a few under each hold of its lock.

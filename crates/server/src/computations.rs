@@ -1,11 +1,12 @@
 //! Threads for work that takes long: replies that are computed while their client waits, scans of keys for
 //! indexes. No client of an I/O thread waits for them but the one that asked.
 //!
-//! Invariant: the threads start with the first work, and there are as many as cores, up to a limit. Each
+//! Invariant: there are as many threads as cores, up to a limit, from the server's start to its end. Each
 //! client has one computation at most, and each index one scan, so that the queue needs no limit.
 
+use std::io;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
 
 use martlet_base::random::Random;
 use martlet_base::sync::lock;
@@ -25,9 +26,9 @@ pub struct Computations {
     engine: &'static Engine,
     /// The threads' first number at the gate.
     first: usize,
-    queue: OnceLock<Mutex<Sender<Job>>>,
-    /// The means of jobs that no thread takes.
-    inline: Mutex<Option<Computing>>,
+    queue: Mutex<Sender<Job>>,
+    /// For the threads; each waits in its turn.
+    jobs: Mutex<Receiver<Job>>,
 }
 
 /// How many threads there are.
@@ -36,50 +37,40 @@ pub fn threads() -> usize {
 }
 
 impl Computations {
-    /// Threads over an engine's keys, with numbers at the gate from `first` on.
+    /// Threads over an engine's keys, with numbers at the gate from `first` on; they have not been started.
     pub fn new(engine: &'static Engine, first: usize) -> Computations {
-        Computations { engine, first, queue: OnceLock::new(), inline: Mutex::default() }
+        let (queue, jobs) = channel();
+        Computations { engine, first, queue: Mutex::new(queue), jobs: Mutex::new(jobs) }
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The operating system refuses one.
+    pub fn start(&'static self) -> io::Result<()> {
+        for number in 0..threads() {
+            let body = move || {
+                guard_thread();
+                let thread = self.first + number;
+                let keys = Keys::new(self.engine, thread, Random::from_entropy());
+                let mut computing = Computing { keys, outside: Some(thread) };
+                while let Some(job) = self.next() {
+                    job(&mut computing);
+                }
+            };
+            std::thread::Builder::new().name(format!("compute-{number}")).spawn(body)?;
+        }
+        Ok(())
     }
 
     /// Leaves a job to one of the threads.
     pub fn run(&self, job: Job) {
-        let queue = lock(self.queue.get_or_init(|| Mutex::new(start(self.engine, self.first))));
-        if let Err(left) = queue.send(job) {
-            // No thread could be started.
-            drop(queue);
-            let mut inline = lock(&self.inline);
-            let computing = inline.get_or_insert_with(|| computing(self.engine, self.first));
-            computing.outside = None;
-            (left.0)(computing);
-        }
+        // The other end of the queue is beside this one.
+        let _ = lock(&self.queue).send(job);
     }
-}
 
-fn computing(engine: &'static Engine, thread: usize) -> Computing {
-    Computing { keys: Keys::new(engine, thread, Random::from_entropy()), outside: Some(thread) }
-}
-
-fn start(engine: &'static Engine, first: usize) -> Sender<Job> {
-    let (queue, jobs) = channel::<Job>();
-    let jobs = Arc::new(Mutex::new(jobs));
-    for number in 0..threads() {
-        let jobs = Arc::clone(&jobs);
-        let body = move || {
-            guard_thread();
-            let mut computing = computing(engine, first + number);
-            while let Some(job) = next(&jobs) {
-                job(&mut computing);
-            }
-        };
-        let started = std::thread::Builder::new().name(format!("compute-{number}")).spawn(body);
-        if let Err(error) = started {
-            tracing::warn!("No thread for long searches: {error}");
-        }
+    /// Waits for a job; one thread waits for the queue, the others for that thread.
+    fn next(&self) -> Option<Job> {
+        lock(&self.jobs).recv().ok()
     }
-    queue
-}
-
-/// Waits for a job; one thread waits for the queue, the others for that thread.
-fn next(jobs: &Mutex<Receiver<Job>>) -> Option<Job> {
-    lock(jobs).recv().ok()
 }

@@ -77,6 +77,8 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     read_files(shared, &prepared, &config)?;
     let (tcp, tls, unix) = listen(&config)?;
     let bus = crate::cluster::prepare(shared, &config)?;
+    shared.computations.start().map_err(|e| format!("Can't start the threads for long work: {e}"))?;
+    crate::search::begin(shared);
     shared.storage().start_threads().map_err(|e| e.to_string())?;
     let addresses = tcp.iter().chain(&tls).map(|l| l.name.clone()).collect();
     crate::reconfigure::install(shared);
@@ -96,7 +98,6 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     // Clients can connect. Redis' test harness waits for these words, and for the process id before them.
     tracing::info!("Server initialized");
     let serving = Serving { addresses, unixsocket: config.unixsocket.clone(), backend: description, threads };
-    crate::search::begin(shared);
     let load = || {
         let loaded = load_at_start(shared.storage(), &settings);
         if loaded.is_err() {

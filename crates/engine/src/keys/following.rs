@@ -16,6 +16,15 @@ impl Keys {
         }
     }
 
+    /// Reports changes to the follower now, rather than when the shards are released: the next command of a
+    /// transaction or a script reads what the follower makes of them.
+    pub fn report_changes(&mut self) {
+        if !self.followed.is_empty() {
+            self.end_change();
+            self.report_followed();
+        }
+    }
+
     /// Reports the keys that the follower wants, while their shards are locked.
     #[cold]
     #[inline(never)]

@@ -31,6 +31,7 @@ impl Keys {
     }
 
     fn restore(&mut self, key: &Key<'_>, old: Option<Old>) {
+        self.note_followed(key);
         let replaced = match old {
             Some(Old { value, expiry_ms, lru }) => {
                 let replaced = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);

@@ -63,7 +63,7 @@ impl Store {
         let mut run = Run::new(self.catalogue.find(b"i").unwrap(), request, context)?;
         let mut access = Access { keys: &mut self.keys, outside: Some(0) };
         while !run.step(&mut access, now_ms) {}
-        Ok(run.into_results(&mut access, now_ms))
+        Ok(run.into_results())
     }
 }
 

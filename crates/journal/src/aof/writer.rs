@@ -114,7 +114,8 @@ impl Drop for Output {
 struct Switch {
     from: Cut,
     output: Output,
-    /// Bytes of the files before it, if they are known: after a start, or because a rewrite has replaced them.
+    /// Bytes of the files before it, if they are known: after a start, or because a rewrite has replaced
+    /// them.
     earlier_bytes: Option<u64>,
 }
 
@@ -150,8 +151,8 @@ impl<'j> Writer<'j> {
         })
     }
 
-    /// From this cut of the file on, records go to `file`, which has `bytes` bytes. `earlier_bytes` is the size
-    /// of the files before it, if that is not what this writer has written.
+    /// From this cut of the file on, records go to `file`, which has `bytes` bytes. `earlier_bytes` is the
+    /// size of the files before it, if that is not what this writer has written.
     pub fn switch(&mut self, from: Cut, file: Box<dyn DiskFile>, bytes: u64, earlier_bytes: Option<u64>) {
         let output = Output { file, bytes, written: 0, reserved: 0, is_synced: true, is_torn: false };
         self.switches.push_back(Switch { from, output, earlier_bytes });
@@ -167,8 +168,8 @@ impl<'j> Writer<'j> {
         self.reader.ignore(from);
     }
 
-    /// A rewrite has ended, whose base of `base_bytes` bytes and list are on disk: everything up to `position`
-    /// is. Later records may still be in doubt.
+    /// A rewrite has ended, whose base of `base_bytes` bytes and list are on disk: everything up to
+    /// `position` is. Later records may still be in doubt.
     pub fn rewritten(&mut self, position: Position, base_bytes: u64) {
         match self.switches.back_mut() {
             Some(switch) => switch.earlier_bytes = Some(base_bytes),

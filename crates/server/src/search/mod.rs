@@ -31,14 +31,9 @@ fn scan(shared: &'static Shared, computing: &mut Computing) {
     let until: Instant = monotonic() + SCAN_TURN;
     let mut access = Access { keys: &mut computing.keys, outside: computing.outside };
     while shared.indexes.scan(&mut access, &|| shared.clock.unix_ms()) {
-        if monotonic() >= until && computing_is_apart(&access) {
+        if monotonic() >= until {
             order_scan(shared);
             return;
         }
     }
-}
-
-/// Whether a thread of its own scans: a job that runs in place cannot order the next one.
-fn computing_is_apart(access: &Access<'_>) -> bool {
-    access.outside.is_some()
 }

@@ -8,6 +8,8 @@ use martlet_search::exec::Explanation;
 use martlet_search::index::documents::Sortable;
 use martlet_search::request::{Format, Search};
 
+use super::job::TIMED_OUT;
+
 /// Writes the results of FT.SEARCH.
 pub fn write(request: &Search, results: &Results, reply: &mut Reply) {
     if reply.is_resp3() {
@@ -81,7 +83,10 @@ fn write_map(request: &Search, results: &Results, reply: &mut Reply) {
         reply.array(0);
     }
     reply.simple("warning");
-    reply.array(0);
+    reply.array(usize::from(results.is_partial));
+    if results.is_partial {
+        reply.simple(TIMED_OUT);
+    }
 }
 
 fn write_fields(fields: &[NamedValue], reply: &mut Reply) {

@@ -129,6 +129,9 @@ fn change(keys: &mut Keys, random: &mut Random, now_ms: i64) {
         9 => {
             keys.begin_undo();
             keys.set_value(&key, Value::Int(7), None);
+            if random.below(2) == 0 {
+                keys.report_changes();
+            }
             keys.undo();
         }
         _ => {
@@ -162,6 +165,12 @@ fn a_follower_is_told_of_every_change_of_the_keys_that_it_wants() {
         }
         assert_eq!(*model.0.lock().unwrap(), actual(&mut keys), "round {round}");
     }
+    keys.alone(|keys| {
+        keys.set_str(&Key::new(b"f"), b"early", ExpiryChange::Clear);
+        assert_ne!(model.0.lock().unwrap().get(&(keys.db(), b"f".to_vec())), Some(&vec![b"early".to_vec()]));
+        keys.report_changes();
+        assert_eq!(model.0.lock().unwrap()[&(keys.db(), b"f".to_vec())], [b"early"]);
+    });
     engine.follow(false);
     keys.alone(|keys| keys.set_str(&Key::new(b"f"), b"unseen", ExpiryChange::Clear));
     assert!(!model.0.lock().unwrap().contains_key(&(0, b"f".to_vec())));

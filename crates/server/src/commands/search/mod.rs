@@ -3,7 +3,36 @@
 pub mod definitions;
 pub mod find;
 
-use martlet_command::Group;
+use std::sync::Arc;
+
+use martlet_command::{Error, Group};
+use martlet_indexes::KeyIndex;
 use martlet_spec::module;
 
+use super::Call;
+
 const GROUP: Group = Group::Module(&module::SEARCH);
+/// RediSearch's words since 8.0.
+const DENIED: Error = Error::Fixed("NOPERM User does not have the required permissions to query the index");
+
+/// The index of this name or alias, whose documents the client may read; `None` if there is none. It has what
+/// the transaction or script has changed so far.
+///
+/// # Errors
+/// The client may not read all keys with the index's prefixes.
+fn readable_index(call: &mut Call<'_>, name: &[u8]) -> Result<Option<Arc<KeyIndex>>, Error> {
+    call.worker.keys.report_changes();
+    let index = call.worker.shared.indexes.find(name);
+    match index {
+        Some(index) if !may_use(call, &index, false) => Err(DENIED),
+        index => Ok(index),
+    }
+}
+
+/// Whether the client may read all keys with an index's prefixes; with `writes`, change them too.
+fn may_use(call: &Call<'_>, index: &KeyIndex, writes: bool) -> bool {
+    let (user, rules) = (&call.connection.session.user, index.index().rules());
+    let prefixes = &rules.definition.prefixes;
+    let own = prefixes.iter().all(|prefix| user.may_use_prefix(prefix, writes));
+    own && (!prefixes.is_empty() || user.may_use_prefix(b"", writes))
+}
