@@ -15,6 +15,7 @@ mod memory_limit;
 mod packages;
 mod python;
 mod report_page;
+mod search_cost;
 mod smoke;
 mod tools;
 mod valkey;
@@ -63,6 +64,8 @@ enum Chore {
     Fairness(fairness::Options),
     /// Hit rates of a cache at its limit, by eviction policy, against a peer.
     HitRates(hit_rates::Options),
+    /// Indexes and queries, against a peer with RediSearch's commands.
+    SearchCost(search_cost::Options),
     /// Resident memory of a cache at its limit, with large values, against a peer.
     MemoryLimit(memory_limit::Options),
     /// A release: archives of programs for each machine, the Debian package, the source, checksums.
@@ -99,6 +102,7 @@ fn main() {
         Chore::Fairness(options) => fairness::run(&options),
         Chore::HitRates(options) => hit_rates::run(&options),
         Chore::MemoryLimit(options) => memory_limit::run(&options),
+        Chore::SearchCost(options) => search_cost::run(&options),
         Chore::Dist(options) => packages::dist(&options),
         Chore::DebTest(options) => packages::deb_test(&options),
         Chore::Packaging(options) => packages::files(&options),

@@ -36,6 +36,7 @@ mod refusals;
 mod replication;
 mod reproduce;
 mod scripts;
+mod searching;
 mod sentinel;
 mod series;
 mod set_times;

@@ -223,7 +223,11 @@ fn ranking(
         let name = String::from_utf8_lossy(&key.name);
         return Err(Error::new(format!("Property `{name}` not loaded nor in schema")));
     };
-    if definition.fields[field].sortable {
+    let own = &definition.fields[field];
+    if matches!(own.kind, FieldKind::Numeric) && !own.no_index {
+        return Ok((Ranking::Number { field, descending }, None));
+    }
+    if own.sortable {
         let place = definition.fields[..field].iter().filter(|field| field.sortable).count();
         return Ok((Ranking::Sortable { place, descending }, None));
     }

@@ -36,7 +36,10 @@ fn found(index: &KeyIndex, text: &str) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     while !evaluation.is_done() {
         evaluation.step(&mut |one| {
-            assert!(keys.insert(String::from_utf8(one.document.key.to_vec()).unwrap()), "found twice");
+            assert!(
+                keys.insert(String::from_utf8(one.document().unwrap().key.to_vec()).unwrap()),
+                "found twice"
+            );
         });
     }
     keys

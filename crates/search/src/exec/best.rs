@@ -18,6 +18,13 @@ pub enum Ranking {
         /// Whether the greatest is first.
         descending: bool,
     },
+    /// By the numbers of a field that is indexed.
+    Number {
+        /// The field's number in the schema.
+        field: usize,
+        /// Whether the greatest is first.
+        descending: bool,
+    },
     /// By a sortable field; the number is its place among those.
     Sortable {
         /// The place.
@@ -103,36 +110,42 @@ impl Best {
 
     /// A match as it is kept.
     pub fn hit(&self, found: Match<'_>) -> Hit {
-        let document = found.document;
+        let document = found.document();
         let sortable = match self.ranking {
-            Ranking::Sortable { place, .. } => document.sortables.get(place).cloned(),
+            Ranking::Sortable { place, .. } => {
+                document.and_then(|document| document.sortables.get(place)).cloned()
+            }
+            Ranking::Number { field, .. } => Some(number(&found, field)),
             _ => None,
         };
         Hit {
-            key: document.key.clone(),
+            key: document.map(|document| document.key.clone()).unwrap_or_default(),
             partition: found.partition,
             id: found.id,
-            sequence: document.sequence,
+            sequence: found.rank.sequence,
             score: found.score,
             explanation: found.explanation,
             distance: found.distance,
             sortable,
-            payload: document.payload.clone().filter(|_| self.with_payloads),
+            payload: document.filter(|_| self.with_payloads).and_then(|document| document.payload.clone()),
         }
     }
 
     /// Whether a match comes before the last one that is kept.
     fn is_better(&self, found: &Match<'_>) -> bool {
         let Some(Ranked { hit: last, .. }) = self.heap.peek() else { return true };
-        let document = found.document;
         let order = match self.ranking {
             Ranking::Score => last.score.total_cmp(&found.score),
             Ranking::Distance { descending } => by_distance(found.distance, last.distance, descending),
             Ranking::Sortable { place, descending } => {
-                by_value(document.sortables.get(place), last.sortable.as_ref(), descending)
+                let value = found.document().and_then(|document| document.sortables.get(place));
+                by_value(value, last.sortable.as_ref(), descending)
+            }
+            Ranking::Number { field, descending } => {
+                by_value(Some(&number(found, field)), last.sortable.as_ref(), descending)
             }
         };
-        order.then(document.sequence.cmp(&last.sequence)) == Ordering::Less
+        order.then(found.rank.sequence.cmp(&last.sequence)) == Ordering::Less
     }
 
     /// The hits in order, without the first `offset`.
@@ -140,6 +153,10 @@ impl Best {
         let ranked = self.heap.into_sorted_vec();
         ranked.into_iter().skip(offset).map(|ranked| ranked.hit).collect()
     }
+}
+
+fn number(found: &Match<'_>, field: usize) -> Sortable {
+    found.number(field).map_or(Sortable::Missing, Sortable::Number)
 }
 
 /// Matches without a distance come last in either direction.
@@ -171,7 +188,7 @@ impl Ord for Ranked {
         let order = match self.ranking {
             Ranking::Score => b.score.total_cmp(&a.score),
             Ranking::Distance { descending } => by_distance(a.distance, b.distance, descending),
-            Ranking::Sortable { descending, .. } => {
+            Ranking::Sortable { descending, .. } | Ranking::Number { descending, .. } => {
                 by_value(a.sortable.as_ref(), b.sortable.as_ref(), descending)
             }
         };
@@ -198,20 +215,26 @@ mod tests {
     use martlet_base::random::Random;
 
     use super::*;
-    use crate::index::documents::Document;
+    use crate::index::content::Content;
+    use crate::index::partition::Partition;
+    use crate::index::partition::tests::definition;
 
-    fn document(sequence: u64, value: Sortable) -> Document {
-        Document {
-            key: sequence.to_string().into_bytes().into(),
-            sequence,
-            score: 1.0,
-            length: 1,
-            max_frequency: 1,
-            fingerprint: 0,
-            sortables: Box::new([value]),
-            payload: None,
-            vectors: Box::new([]),
+    /// The number of the field with numbers.
+    const NUMBERS: usize = 2;
+
+    /// A partition whose documents have the numbers from 0 on in the index, and these values.
+    fn partition(values: &[Sortable]) -> Partition {
+        let mut partition = Partition::new(&definition());
+        for (sequence, value) in values.iter().enumerate() {
+            let key = sequence.to_string().into_bytes();
+            let mut content = Content { key, score: 1.0, ..Content::default() };
+            content.sortables.push(value.clone());
+            if let Sortable::Number(number) = value {
+                content.numbers.push((NUMBERS, *number));
+            }
+            partition.put(&mut content, Vec::new(), || sequence as u64);
         }
+        partition
     }
 
     #[test]
@@ -224,24 +247,28 @@ mod tests {
             Ranking::Distance { descending: true },
             Ranking::Sortable { place: 0, descending: false },
             Ranking::Sortable { place: 0, descending: true },
+            Ranking::Number { field: NUMBERS, descending: false },
+            Ranking::Number { field: NUMBERS, descending: true },
         ] {
             let most = random.below(40) as usize;
             let (mut best, mut all) = (Best::new(ranking, most, false), Best::new(ranking, 1_000, false));
-            let mut sequences: Vec<u64> = (0..200).collect();
-            for at in 0..200usize {
-                sequences.swap(at, random.below(200) as usize);
-            }
-            for sequence in sequences {
-                let value = match random.below(4) {
+            let values: Vec<Sortable> = (0..200)
+                .map(|_| match random.below(4) {
                     0 => Sortable::Missing,
                     1 => Sortable::Text(vec![b'a' + random.below(5) as u8].into()),
                     _ => Sortable::Number(random.below(9) as f64),
-                };
-                let document = document(sequence, value);
+                })
+                .collect();
+            let within = &partition(&values);
+            let mut ids: Vec<u64> = (0..200).collect();
+            for at in 0..200usize {
+                ids.swap(at, random.below(200) as usize);
+            }
+            for id in ids {
                 let (score, distance) = (random.below(9) as f64, Some(random.below(9) as f32));
+                let rank = within.documents().rank(id);
                 for best in [&mut best, &mut all] {
-                    let (document, partition, id) = (&document, 0, sequence);
-                    best.add(Match { document, partition, id, score, explanation: None, distance });
+                    best.add(Match { within, rank, partition: 0, id, score, explanation: None, distance });
                 }
             }
             assert_eq!((best.total(), all.total()), (200, 200));

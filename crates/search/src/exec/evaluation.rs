@@ -14,7 +14,8 @@ use super::score::{Explanation, Scorer, Scoring};
 use crate::Error;
 use crate::index::DocId;
 use crate::index::bits::Bits;
-use crate::index::documents::Document;
+use crate::index::documents::{Document, Rank};
+use crate::index::partition::Partition;
 use crate::index::statistics::Statistics;
 use crate::index::vectors::{Place, Vectors};
 use crate::index::whole::{Index, Rules};
@@ -37,8 +38,10 @@ pub struct Scores {
 /// A document that matches.
 #[derive(Debug)]
 pub struct Match<'a> {
-    /// The document; the partition is locked while it is reported.
-    pub document: &'a Document,
+    /// The partition, which is locked while this is reported.
+    pub within: &'a Partition,
+    /// The document's place among all.
+    pub rank: Rank,
     /// Its partition.
     pub partition: usize,
     /// Its id there.
@@ -49,6 +52,18 @@ pub struct Match<'a> {
     pub explanation: Option<Explanation>,
     /// The distance of the vector by which it was found.
     pub distance: Option<f32>,
+}
+
+impl<'a> Match<'a> {
+    /// The document.
+    pub fn document(&self) -> Option<&'a Document> {
+        self.within.documents().get(self.id)
+    }
+
+    /// The first number of a field of the document.
+    pub fn number(&self, field: usize) -> Option<f64> {
+        self.within.numbers(field)?.get(self.id).next()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,37 +197,42 @@ impl Evaluation {
             let (plan, prepared) = (Arc::clone(&self.plan), Arc::clone(&self.prepared));
             Run::new(plan, prepared, &partition, number, wants_scores)
         });
-        let Some(found) = run.window(&partition) else {
-            self.run = None;
-            return Stage::Run(number + 1);
-        };
-        if found.is_empty() {
-            return Stage::Run(number);
-        }
-        if self.nearest.is_some() {
-            self.among.resize_with(number + 1, Vec::new);
-            self.among[number].push(found);
-            return Stage::Run(number);
-        }
+        let within: &Partition = &partition;
         let near = &self.prepared.near;
-        let mut report = |id, score, explanation| {
-            let Some(document) = partition.documents().get(id) else { return };
+        let mut report = |id, rank, score, explanation| {
             let distance = near.iter().find_map(|near| near.get(&(number, id)).copied());
-            each(Match { document, partition: number, id, score, explanation, distance });
+            each(Match { within, rank, partition: number, id, score, explanation, distance });
         };
-        match &self.scores {
-            None => found.iter().for_each(|id| report(id, 0.0, None)),
-            Some(scores) => {
+        let has_more = match &self.scores {
+            Some(scores) if wants_scores => {
                 let scoring = Scoring {
                     scorer: scores.scorer,
                     statistics: self.statistics,
                     payload: scores.payload.as_deref(),
                     explain: scores.explain,
                 };
-                run.scores(&partition, &found, &scoring, report);
+                run.scores(within, &scoring, report)
             }
+            _ => match run.window(within) {
+                None => false,
+                Some(found) if self.nearest.is_some() => {
+                    if !found.is_empty() {
+                        self.among.resize_with(number + 1, Vec::new);
+                        self.among[number].push(found);
+                    }
+                    true
+                }
+                Some(found) => {
+                    found.iter().for_each(|id| report(id, within.documents().rank(id), 0.0, None));
+                    true
+                }
+            },
+        };
+        if has_more {
+            return Stage::Run(number);
         }
-        Stage::Run(number)
+        self.run = None;
+        Stage::Run(number + 1)
     }
 
     fn look_for_nearest(&mut self, each: &mut dyn FnMut(Match<'_>)) -> Stage {
@@ -236,9 +256,12 @@ impl Evaluation {
         for near in vectors.nearest(&components, count, query.ef_runtime, is_exact, admits) {
             let Some(id) = near.place.id() else { continue };
             let Some(partition) = self.index.partition(near.place.partition) else { continue };
-            let Some(document) = partition.documents().get(id) else { continue };
+            if !partition.documents().is_live(id) {
+                continue;
+            }
             each(Match {
-                document,
+                within: &partition,
+                rank: partition.documents().rank(id),
                 partition: near.place.partition,
                 id,
                 score: 0.0,

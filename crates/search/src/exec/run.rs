@@ -8,9 +8,10 @@ use super::near::is_near;
 use super::node::{Kind, List, Node, Where, layout_of, names_of};
 use super::plan::{Expansion, Order, Plan};
 use super::prepared::Prepared;
-use super::score::{Explanation, Scoring, Subject, score};
+use super::score::{Explanation, Scorer, Scoring, Subject, score};
 use crate::index::DocId;
 use crate::index::bits::{Bits, WINDOW};
+use crate::index::documents::Rank;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
@@ -80,47 +81,70 @@ impl Run {
         if self.next >= self.end {
             return None;
         }
-        let base = self.next;
-        self.next += WINDOW as u64;
-        let mut live = Bits::empty(base);
-        partition.documents().live(&mut live);
-        let mut found = Bits::empty(base);
+        let live = self.live(partition);
+        let mut found = Bits::empty(live.base());
         if !live.is_empty() {
             fill(&mut self.root, partition, &live, &mut found, self.scores);
             found.and(&live);
-            if self.end < found.end() {
-                found.retain(|id| id < self.end);
-            }
         }
         Some(found)
     }
 
-    /// Calls `each` with the documents of `found`, which `window` has just returned, and their scores.
+    /// The live documents of the next window, which is passed.
+    fn live(&mut self, partition: &Partition) -> Bits {
+        let mut live = Bits::empty(self.next);
+        self.next += WINDOW as u64;
+        partition.documents().live(&mut live);
+        if self.end < live.end() {
+            live.retain(|id| id < self.end);
+        }
+        live
+    }
+
+    /// Calls `each` with the live documents of the next window and their scores; false behind the last window.
     pub fn scores(
-        &self,
+        &mut self,
         partition: &Partition,
-        found: &Bits,
         scoring: &Scoring<'_>,
-        mut each: impl FnMut(DocId, f64, Option<Explanation>),
-    ) {
+        mut each: impl FnMut(DocId, Rank, f64, Option<Explanation>),
+    ) -> bool {
         let wants_terms = scoring.scorer.wants_terms();
         let mut gathered = Gathered::new(self.leaves, scoring.scorer.wants_positions());
-        if wants_terms {
-            gathered.gather(&self.root, partition, found);
+        if self.removals != partition.removals() {
+            self.bind(partition);
+            gathered = Gathered::new(self.leaves, scoring.scorer.wants_positions());
         }
+        if self.next >= self.end {
+            return false;
+        }
+        let live = self.live(partition);
+        if live.is_empty() {
+            return true;
+        }
+        let at_once =
+            if wants_terms { gathered.fill(&mut self.root, partition, &live, scoring) } else { None };
+        let found = at_once.unwrap_or_else(|| {
+            let mut found = Bits::empty(live.base());
+            fill(&mut self.root, partition, &live, &mut found, self.scores);
+            found.and(&live);
+            if wants_terms {
+                gathered.gather(&self.root, partition, &found, scoring);
+            }
+            found
+        });
+        let documents = partition.documents();
         for id in found.iter() {
-            let Some(document) = partition.documents().get(id) else { continue };
-            let subject = Subject {
-                score: document.score,
-                length: document.length,
-                max_frequency: document.max_frequency,
-                payload: document.payload.as_deref(),
+            let rank = documents.rank(id);
+            let payload = match scoring.scorer {
+                Scorer::Hamming => documents.get(id).and_then(|document| document.payload.as_deref()),
+                _ => None,
             };
             let tree = gathered.found(&self.root, id, wants_terms);
             let mut explanation = scoring.explain.then(Explanation::default);
-            let value = score(scoring, &subject, &tree, explanation.as_mut());
-            each(id, value, explanation);
+            let value = score(scoring, &Subject { rank, payload }, &tree, explanation.as_mut());
+            each(id, rank, value, explanation);
         }
+        true
     }
 }
 
@@ -342,7 +366,7 @@ fn fill(node: &mut Node, partition: &Partition, wanted: &Bits, window: &mut Bits
 fn fill_column(field: usize, what: &Where, partition: &Partition, wanted: &Bits, window: &mut Bits) {
     let Some(numbers) = partition.numbers(field) else { return };
     match what {
-        Where::Range(range) => numbers.fill(range, window),
+        Where::Range(range) => numbers.fill(range, wanted, window),
         Where::Area(area) => {
             window.or(wanted);
             window.retain(|id| numbers.get(id).any(|cell| area.find(cell).is_some()));
@@ -380,14 +404,19 @@ fn keep_near(children: &mut [Node], partition: &Partition, window: &mut Bits, or
     let mut gathered = Gathered::new(leaves, true);
     for child in children.iter_mut() {
         // Parts of a child say which documents they find: each again, for those that are left.
-        let mut one = Bits::empty(window.base());
-        fill(child, partition, window, &mut one, true);
-        gathered.gather(child, partition, window);
+        if !matches!(child.kind, Kind::Lists { .. }) {
+            let mut one = Bits::empty(window.base());
+            fill(child, partition, window, &mut one, true);
+        }
+        gathered.gather(child, partition, window, &Scoring::default());
     }
+    let mut lists: Vec<Vec<u32>> = vec![Vec::new(); children.len()];
     window.retain(|id| {
-        let lists: Vec<Vec<u32>> =
-            children.iter().filter_map(|child| gathered.found(child, id, true).places()).collect();
-        is_near(&lists, order)
+        let mut count = 0;
+        for child in children.iter() {
+            count += usize::from(gathered.places(child, id, &mut lists[count]));
+        }
+        is_near(&lists[..count], order)
     });
 }
 

@@ -1,6 +1,8 @@
 //! Scores, by RediSearch's formulas, and their explanations in its words.
 
 use super::near;
+use crate::index::documents::Rank;
+use crate::index::postings::positions;
 use crate::index::statistics::Statistics;
 
 /// How documents are scored.
@@ -23,6 +25,16 @@ pub enum Scorer {
     DocScore,
     /// The reciprocal of the bits in which payloads differ.
     Hamming,
+}
+
+impl Scoring<'_> {
+    /// The inverse document frequency of a name that stands in so many documents.
+    pub(super) fn idf(&self, documents: u64) -> f64 {
+        match self.scorer {
+            Scorer::Bm25Std | Scorer::Bm25StdTanh => self.statistics.bm25_idf(documents),
+            _ => self.statistics.idf(documents),
+        }
+    }
 }
 
 impl Scorer {
@@ -74,31 +86,44 @@ pub struct Explanation {
     pub parts: Vec<Explanation>,
 }
 
+/// A term, or a tag, in a document.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Term<'a> {
+    pub name: &'a [u8],
+    pub weight: f64,
+    pub frequency: u32,
+    /// Its inverse document frequency, as the scorer has it.
+    pub idf: f64,
+    /// Where it stands, for [`positions`]; none for tags.
+    pub places: Option<&'a [u8]>,
+}
+
 /// The parts of a query that one document satisfies, as a tree.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
-    /// A term, or a tag.
-    Term {
-        name: &'a [u8],
+    Term(Term<'a>),
+    /// Something without terms.
+    Other {
         weight: f64,
         frequency: u32,
-        /// In how many documents of the index it stands.
-        documents: u64,
-        /// Where it stands; none for tags.
-        places: Option<Vec<u32>>,
     },
-    /// Something without terms.
-    Other { weight: f64, frequency: u32 },
+    /// Of several names, the first that the document has.
+    First {
+        weight: f64,
+        term: Option<Term<'a>>,
+    },
     /// Several.
-    Many { weight: f64, parts: Vec<Found<'a>>, is_union: bool },
+    Many {
+        weight: f64,
+        parts: Vec<Found<'a>>,
+        is_union: bool,
+    },
 }
 
 /// The document's part of a score.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Subject<'a> {
-    pub score: f32,
-    pub length: u32,
-    pub max_frequency: u32,
+    pub rank: Rank,
     pub payload: Option<&'a [u8]>,
 }
 
@@ -106,8 +131,9 @@ impl Found<'_> {
     /// Positions of all terms below; none if this is of a kind that has none.
     pub(super) fn places(&self) -> Option<Vec<u32>> {
         match self {
-            Found::Term { places, .. } => places.clone().filter(|places| !places.is_empty()),
+            Found::Term(term) => term.places.filter(|places| !places.is_empty()).map(decoded),
             Found::Other { .. } => None,
+            Found::First { term, .. } => term.map(|term| term.places.map_or_else(Vec::new, decoded)),
             Found::Many { parts, .. } => {
                 let has_terms = parts.iter().any(Found::has_terms);
                 let mut all: Vec<u32> = parts.iter().filter_map(Found::places).flatten().collect();
@@ -119,8 +145,9 @@ impl Found<'_> {
 
     fn has_terms(&self) -> bool {
         match self {
-            Found::Term { .. } => true,
+            Found::Term(_) => true,
             Found::Other { .. } => false,
+            Found::First { term, .. } => term.is_some(),
             Found::Many { parts, .. } => parts.iter().any(Found::has_terms),
         }
     }
@@ -135,6 +162,10 @@ impl Found<'_> {
     }
 }
 
+fn decoded(places: &[u8]) -> Vec<u32> {
+    positions(places).collect()
+}
+
 /// BM25's constants.
 const B: f64 = 0.5;
 const K1: f64 = 1.2f32 as f64;
@@ -147,18 +178,18 @@ pub(super) fn score(
     mut explain: Option<&mut Explanation>,
 ) -> f64 {
     let (scorer, statistics) = (scoring.scorer, &scoring.statistics);
-    let own = f64::from(subject.score);
+    let own = f64::from(subject.rank.score);
     match scorer {
         Scorer::TfIdf | Scorer::TfIdfDocNorm => {
             let norm = match scorer {
-                Scorer::TfIdf => subject.max_frequency,
-                _ => subject.length,
+                Scorer::TfIdf => subject.rank.max_frequency,
+                _ => subject.rank.length,
             };
-            if subject.score == 0.0 {
+            if subject.rank.score == 0.0 {
                 note(explain, || "Document score is 0".to_owned());
                 return 0.0;
             }
-            let terms = tf_idf(statistics, found, part(&mut explain));
+            let terms = tf_idf(found, part(&mut explain));
             let distance = found.distance();
             note(explain, || {
                 format!(
@@ -204,10 +235,18 @@ fn part<'a>(explain: &'a mut Option<&mut Explanation>) -> Option<&'a mut Explana
     explain.parts.last_mut()
 }
 
-fn tf_idf(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
+/// The sum over parts: each, or the only one of [`Found::First`].
+fn sum<'a>(found: &'a Found<'a>, mut of: impl FnMut(&Found<'a>) -> f64) -> f64 {
     match found {
-        Found::Term { weight, frequency, documents, .. } => {
-            let idf = statistics.idf(*documents);
+        Found::First { term, .. } => term.map_or(0.0, |term| of(&Found::Term(term))),
+        Found::Many { parts, .. } => parts.iter().map(of).sum(),
+        _ => 0.0,
+    }
+}
+
+fn tf_idf(found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
+    match found {
+        Found::Term(Term { weight, frequency, idf, .. }) => {
             let score = weight * f64::from(*frequency) * idf;
             note(explain, || {
                 format!("(TFIDF {score:.2} = Weight {weight:.2} * TF {frequency} * IDF {idf:.2})")
@@ -219,8 +258,8 @@ fn tf_idf(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut E
             note(explain, || format!("(TFIDF {score:.2} = Weight {weight:.2} * Frequency {frequency})"));
             score
         }
-        Found::Many { weight, parts, .. } => {
-            let sum: f64 = parts.iter().map(|found| tf_idf(statistics, found, part(&mut explain))).sum();
+        Found::Many { weight, .. } | Found::First { weight, .. } => {
+            let sum = sum(found, |found| tf_idf(found, part(&mut explain)));
             let score = weight * sum;
             note(explain, || format!("(Weight {weight:.2} * total children TFIDF {sum:.2})"));
             score
@@ -235,9 +274,8 @@ fn bm25(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut Exp
         idf * f / (f + K1 * (1.0 - B + B * average))
     };
     match found {
-        Found::Term { frequency, documents, .. } => {
-            let idf = statistics.idf(*documents);
-            let score = one(idf, *frequency);
+        Found::Term(Term { frequency, idf, .. }) => {
+            let score = one(*idf, *frequency);
             note(explain, || {
                 format!(
                     "({score:.2} = IDF {idf:.2} * F {frequency} / (F {frequency} + k1 {K1:.1} * (1 - b {B:.1} + b \
@@ -246,8 +284,8 @@ fn bm25(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut Exp
             });
             score
         }
-        Found::Many { weight, parts, .. } => {
-            let sum: f64 = parts.iter().map(|found| bm25(statistics, found, part(&mut explain))).sum();
+        Found::Many { weight, .. } | Found::First { weight, .. } => {
+            let sum = sum(found, |found| bm25(statistics, found, part(&mut explain)));
             note(explain, || format!("(Weight {weight:.2} * children BM25 {sum:.2})"));
             weight * sum
         }
@@ -271,9 +309,8 @@ fn bm25_std(
 ) -> f64 {
     let average = statistics.average_length;
     match found {
-        Found::Term { name, weight, frequency, documents, .. } => {
-            let idf = statistics.bm25_idf(*documents);
-            let (f, length) = (f64::from(*frequency), subject.length);
+        Found::Term(Term { name, weight, frequency, idf, .. }) => {
+            let (f, length) = (f64::from(*frequency), subject.rank.length);
             let below = f + K1 * (1.0 - B + B * f64::from(length) / average);
             let score = weight * idf * f * (K1 + 1.0) / below;
             note(explain, || {
@@ -285,9 +322,8 @@ fn bm25_std(
             });
             score
         }
-        Found::Many { weight, parts, .. } => {
-            let sum: f64 =
-                parts.iter().map(|found| bm25_std(statistics, subject, found, part(&mut explain))).sum();
+        Found::Many { weight, .. } | Found::First { weight, .. } => {
+            let sum = sum(found, |found| bm25_std(statistics, subject, found, part(&mut explain)));
             note(explain, || format!("(Weight {weight:.2} * children BM25 {sum:.2})"));
             weight * sum
         }
@@ -300,9 +336,15 @@ fn bm25_std(
 
 fn dis_max(found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
     match found {
-        Found::Term { weight, frequency, .. } | Found::Other { weight, frequency } => {
+        Found::Term(Term { weight, frequency, .. }) | Found::Other { weight, frequency } => {
             let score = weight * f64::from(*frequency);
             note(explain, || format!("DISMAX {score:.2} = Weight {weight:.2} * Frequency {frequency}"));
+            score
+        }
+        Found::First { weight, .. } => {
+            let joined = sum(found, |found| dis_max(found, part(&mut explain)));
+            let score = weight * joined;
+            note(explain, || format!("{score:.2} = Weight {weight:.2} * children DISMAX {joined:.2}"));
             score
         }
         Found::Many { weight, parts, is_union } => {

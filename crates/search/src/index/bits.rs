@@ -25,6 +25,11 @@ impl Bits {
         Bits { base, words: Box::new([u64::MAX; WORDS]) }
     }
 
+    /// The bits, 64 in a word.
+    pub fn words(&self) -> &[u64] {
+        &*self.words
+    }
+
     /// Takes all ids out.
     pub fn clear(&mut self) {
         self.words.fill(0);

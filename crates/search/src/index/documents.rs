@@ -25,14 +25,6 @@ const _: () = assert!(WINDOW.is_multiple_of(PAGE));
 pub struct Document {
     /// The key.
     pub key: Box<[u8]>,
-    /// The number of its first appearance in the index: results of equal score come in this order.
-    pub sequence: u64,
-    /// Its own score, between 0 and 1.
-    pub score: f32,
-    /// How many terms it has, and how often its most frequent one stands in it.
-    pub length: u32,
-    /// See `length`.
-    pub max_frequency: u32,
     /// A hash of everything that was indexed: equal contents need not be indexed again.
     pub fingerprint: u64,
     /// Values by which results are sorted, in the order of the schema's sortable fields.
@@ -41,6 +33,20 @@ pub struct Document {
     pub payload: Option<Box<[u8]>>,
     /// Its vectors.
     pub vectors: Box<[VectorOf]>,
+}
+
+/// What the order of results depends on. Pages have these in a row: a query asks for those of all documents
+/// that it finds, and for few of the documents themselves.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Rank {
+    /// The number of its first appearance in the index: results of equal score come in this order.
+    pub sequence: u64,
+    /// Its own score, between 0 and 1.
+    pub score: f32,
+    /// How many terms it has, and how often its most frequent one stands in it.
+    pub length: u32,
+    /// See `length`.
+    pub max_frequency: u32,
 }
 
 /// A vector of a document.
@@ -71,6 +77,14 @@ struct Page {
     count: u16,
     /// Empty once the page has no live document and will get no more.
     documents: Vec<Option<Box<Document>>>,
+    ranks: Vec<Rank>,
+}
+
+impl Page {
+    fn heap_bytes(&self) -> usize {
+        self.documents.capacity() * size_of::<Option<Box<Document>>>()
+            + self.ranks.capacity() * size_of::<Rank>()
+    }
 }
 
 /// See the [module docs](self).
@@ -110,7 +124,7 @@ impl Documents {
     pub fn heap_bytes(&self) -> usize {
         self.heap
             + self.pages.capacity() * size_of::<Page>()
-            + self.pages.iter().map(|page| page.documents.capacity() * 8).sum::<usize>()
+            + self.pages.iter().map(Page::heap_bytes).sum::<usize>()
             + self.by_key.capacity() * (size_of::<DocId>() + 1)
     }
 
@@ -124,6 +138,12 @@ impl Documents {
         self.page(id)?.documents.get(id as usize % PAGE)?.as_deref()
     }
 
+    /// The rank of a live document's id.
+    #[inline]
+    pub fn rank(&self, id: DocId) -> Rank {
+        self.page(id).and_then(|page| page.ranks.get(id as usize % PAGE)).copied().unwrap_or_default()
+    }
+
     /// The id of a key's document.
     pub fn find(&self, key: &[u8]) -> Option<DocId> {
         let is_it = |&id: &DocId| self.get(id).is_some_and(|document| *document.key == *key);
@@ -131,7 +151,7 @@ impl Documents {
     }
 
     /// Adds a document, whose key has none, and returns its id.
-    pub fn add(&mut self, document: Document) -> DocId {
+    pub fn add(&mut self, document: Document, rank: Rank) -> DocId {
         let id = self.next;
         self.next += 1;
         if id.is_multiple_of(PAGE as u64) {
@@ -140,7 +160,7 @@ impl Documents {
             }
             self.pages.push_back(Page::default());
         }
-        self.total_length += u64::from(document.length);
+        self.total_length += u64::from(rank.length);
         self.heap += heap_of(&document);
         let hash = hash_bytes(&document.key);
         if let Some(page) = self.pages.back_mut() {
@@ -148,6 +168,7 @@ impl Documents {
             page.live[at / 64] |= 1 << (at % 64);
             page.count += 1;
             page.documents.push(Some(Box::new(document)));
+            page.ranks.push(rank);
         }
         let (pages, first) = (&self.pages, self.first);
         self.by_key.insert_unique(hash, id, |&id| key_hash(pages, first, id));
@@ -161,15 +182,16 @@ impl Documents {
         let page = self.pages.get_mut(index)?;
         let at = id as usize % PAGE;
         let document = *page.documents.get_mut(at)?.take()?;
+        let length = page.ranks.get(at).map_or(0, |rank| rank.length);
         page.live[at / 64] &= !(1 << (at % 64));
         page.count -= 1;
         if page.count == 0 && index + 1 < self.pages.len() {
-            self.pages[index].documents = Vec::new();
+            (self.pages[index].documents, self.pages[index].ranks) = (Vec::new(), Vec::new());
         }
         if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == id) {
             entry.remove();
         }
-        self.total_length -= u64::from(document.length);
+        self.total_length -= u64::from(length);
         self.heap -= heap_of(&document);
         while self.pages.len() > 1 && self.pages.front().is_some_and(|page| page.count == 0) {
             self.pages.pop_front();
@@ -249,18 +271,18 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn document(key: &str, length: u32) -> Document {
+    fn document(key: &str) -> Document {
         Document {
             key: key.as_bytes().into(),
-            sequence: 0,
-            score: 1.0,
-            length,
-            max_frequency: 1,
             fingerprint: 0,
             sortables: Box::new([]),
             payload: None,
             vectors: Box::new([]),
         }
+    }
+
+    fn rank(length: u32) -> Rank {
+        Rank { sequence: 0, score: 1.0, length, max_frequency: 1 }
     }
 
     #[test]
@@ -275,14 +297,15 @@ mod tests {
             assert_eq!(documents.find(key.as_bytes()), old.map(|(id, _)| id), "seed {seed}");
             if let Some((id, length)) = old {
                 assert!(documents.is_live(id));
-                assert_eq!(documents.remove(id).unwrap().length, length);
+                assert_eq!(documents.rank(id), rank(length));
+                assert_eq!(*documents.remove(id).unwrap().key, *key.as_bytes());
                 assert!(
                     !documents.is_live(id) && documents.get(id).is_none() && documents.remove(id).is_none()
                 );
             }
             if random.below(4) > 0 {
                 let length = random.below(100) as u32;
-                let id = documents.add(document(&key, length));
+                let id = documents.add(document(&key), rank(length));
                 model.insert(key, (id, length));
             }
         }
@@ -308,7 +331,7 @@ mod tests {
     fn documents_that_are_left_over_are_reported_and_their_pages_go() {
         let mut documents = Documents::default();
         for at in 0..10 * PAGE {
-            documents.add(document(&at.to_string(), 1));
+            documents.add(document(&at.to_string()), rank(1));
         }
         for at in 0..9 * PAGE as u64 {
             if at % 100 != 0 {
@@ -323,7 +346,7 @@ mod tests {
             for key in keys {
                 let id = documents.find(&key).unwrap();
                 let old = documents.remove(id).unwrap();
-                documents.add(old);
+                documents.add(old, rank(1));
             }
         }
         assert_eq!(documents.len(), 9 * PAGE / 100 + 1 + PAGE);

@@ -13,6 +13,9 @@ use super::sorted::Sorted;
 /// Values of a page of the column; those of ids without one are NaN.
 type Values = Box<[f64]>;
 
+/// So many documents of a word of a window are looked at one by one, more of them all together.
+const FEW_OF_A_WORD: u32 = 12;
+
 /// A range of numbers.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Range {
@@ -37,6 +40,21 @@ impl Range {
             Bound::Unbounded => true,
         };
         above & below
+    }
+
+    /// The least and the greatest number in it.
+    fn ends(&self) -> (f64, f64) {
+        let least = match self.min {
+            Bound::Included(min) => min,
+            Bound::Excluded(min) => min.next_up(),
+            Bound::Unbounded => f64::NEG_INFINITY,
+        };
+        let greatest = match self.max {
+            Bound::Included(max) => max,
+            Bound::Excluded(max) => max.next_down(),
+            Bound::Unbounded => f64::INFINITY,
+        };
+        (least, greatest)
     }
 
     fn is_above(&self, value: f64) -> bool {
@@ -157,16 +175,29 @@ impl Numbers {
             .map(|&(_, id)| id)
     }
 
-    /// Adds to `window` the documents in it with a value in a range.
-    pub fn fill(&self, range: &Range, window: &mut Bits) {
+    /// Adds to `window` the documents in it with a value in a range. Of documents that are not in `wanted` any
+    /// may be left out.
+    pub fn fill(&self, range: &Range, wanted: &Bits, window: &mut Bits) {
+        let (least, greatest) = range.ends();
+        let has = |value: f64| (value >= least) & (value <= greatest);
         for page in 0..WINDOW / PAGE {
             let base = window.base() + (page * PAGE) as u64;
             let index = (base / PAGE as u64).wrapping_sub(self.first) as usize;
             let Some(Some(values)) = self.column.get(index) else { continue };
             let mut words = [0u64; PAGE / 64];
-            for (word, values) in words.iter_mut().zip(values.chunks_exact(64)) {
-                for (bit, &value) in values.iter().enumerate() {
-                    *word |= u64::from(range.has(value) && !value.is_nan()) << bit;
+            let wanted = &wanted.words()[page * PAGE / 64..][..PAGE / 64];
+            for ((word, values), &wanted) in words.iter_mut().zip(values.chunks_exact(64)).zip(wanted) {
+                if wanted.count_ones() <= FEW_OF_A_WORD {
+                    let mut rest = wanted;
+                    while rest != 0 {
+                        let bit = rest.trailing_zeros();
+                        *word |= u64::from(has(values[bit as usize])) << bit;
+                        rest &= rest - 1;
+                    }
+                } else {
+                    for (bit, &value) in values.iter().enumerate() {
+                        *word |= u64::from(has(value)) << bit;
+                    }
                 }
             }
             window.insert_words(page * PAGE / 64, &words);
@@ -194,6 +225,10 @@ mod tests {
             3 => Bound::Excluded(value),
             _ => Bound::Included(f64::INFINITY),
         }
+    }
+
+    fn ids_of(numbers: &Numbers, range: Range) -> impl Iterator<Item = DocId> + '_ {
+        numbers.ids(range)
     }
 
     #[test]
@@ -234,8 +269,16 @@ mod tests {
                 let mut filled = BTreeSet::new();
                 for base in (0..=id).step_by(WINDOW) {
                     let mut window = Bits::empty(base);
-                    numbers.fill(&range, &mut window);
+                    let mut wanted = Bits::empty(base);
+                    wanted.or(&Bits::full(base));
+                    let few = random.below(3) == 0;
+                    wanted.retain(|_| !few || random.below(20) == 0);
+                    numbers.fill(&range, &wanted, &mut window);
+                    window.and(&wanted);
+                    let all = ids_of(&numbers, range).filter(|id| wanted.contains(*id));
+                    assert!(all.collect::<BTreeSet<_>>().into_iter().eq(window.iter()), "seed {seed}");
                     filled.extend(window.iter());
+                    filled.extend(ids_of(&numbers, range).filter(|id| window.covers(*id)));
                 }
                 assert_eq!(filled, wanted, "seed {seed} {range:?}");
             }

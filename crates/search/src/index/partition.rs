@@ -4,7 +4,7 @@
 use super::DocId;
 use super::content::Content;
 use super::dictionary::Dictionary;
-use super::documents::{Document, Documents, VectorOf};
+use super::documents::{Document, Documents, Rank, VectorOf};
 use super::numbers::Numbers;
 use super::postings::{Entry, Layout, Postings, encode_positions};
 use super::vectors::Place;
@@ -149,16 +149,19 @@ impl Partition {
         vectors: Vec<VectorOf>,
         sequence: impl FnOnce() -> u64,
     ) -> Option<Document> {
-        let old = self.documents.find(&content.key).and_then(|id| self.take(id));
-        let sequence = old.as_ref().map_or_else(sequence, |document| document.sequence);
+        let old = self.documents.find(&content.key);
+        let sequence = old.map_or_else(sequence, |id| self.documents.rank(id).sequence);
+        let old = old.and_then(|id| self.take(id));
         self.add(content, vectors, sequence);
         old
     }
 
     /// Gives a document a new id, so that the page of its old one can go. Its contents are the same.
     pub fn move_up(&mut self, content: &mut Content) {
-        if let Some(document) = self.documents.find(&content.key).and_then(|id| self.take(id)) {
-            self.add(content, document.vectors.into_vec(), document.sequence);
+        let Some(id) = self.documents.find(&content.key) else { return };
+        let sequence = self.documents.rank(id).sequence;
+        if let Some(document) = self.take(id) {
+            self.add(content, document.vectors.into_vec(), sequence);
         }
     }
 
@@ -182,17 +185,20 @@ impl Partition {
 
     fn add(&mut self, content: &mut Content, vectors: Vec<VectorOf>, sequence: u64) {
         let places: Vec<Arc<Place>> = vectors.iter().map(|vector| Arc::clone(&vector.place)).collect();
-        let id = self.documents.add(Document {
+        let document = Document {
             key: content.key.as_slice().into(),
-            sequence,
-            score: content.score,
-            length: content.terms.length(),
-            max_frequency: content.terms.max_frequency(),
             fingerprint: content.fingerprint,
             sortables: content.sortables.as_slice().into(),
             payload: content.payload.take(),
             vectors: vectors.into_boxed_slice(),
-        });
+        };
+        let rank = Rank {
+            sequence,
+            score: content.score,
+            length: content.terms.length(),
+            max_frequency: content.terms.max_frequency(),
+        };
+        let id = self.documents.add(document, rank);
         places.iter().for_each(|place| place.settle(id));
         let (layout, terms, positions) = (self.layout, &mut self.terms, &mut self.positions);
         content.terms.each(|term| {

@@ -53,7 +53,7 @@ fn matches(index: &Arc<Index>, text: &str, vector: &[f32], scores: bool) -> Vec<
     let mut found = Vec::new();
     while !evaluation.is_done() {
         evaluation.step(&mut |one| {
-            let key = String::from_utf8(one.document.key.to_vec()).unwrap();
+            let key = String::from_utf8(one.document().unwrap().key.to_vec()).unwrap();
             found.push((key, one.score, one.distance));
         });
     }
