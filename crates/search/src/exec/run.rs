@@ -95,13 +95,12 @@ impl Run {
         let mut live = Bits::empty(self.next);
         self.next += WINDOW as u64;
         partition.documents().live(&mut live);
-        if self.end < live.end() {
-            live.retain(|id| id < self.end);
-        }
+        live.truncate(self.end);
         live
     }
 
-    /// Calls `each` with the live documents of the next window and their scores; false behind the last window.
+    /// Calls `each` with the live documents of the next window and their scores; false behind the last
+    /// window.
     pub fn scores(
         &mut self,
         partition: &Partition,

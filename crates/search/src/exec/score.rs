@@ -197,7 +197,11 @@ pub(super) fn score(
                 )
             });
             // Nothing of nothing is not a number in RediSearch, and stands anywhere.
-            if terms == 0.0 { 0.0 } else { terms * own / f64::from(norm) / f64::from(distance) }
+            if terms == 0.0 {
+                return 0.0;
+            }
+            let score = terms * own / f64::from(norm);
+            if distance == 1 { score } else { score / f64::from(distance) }
         }
         Scorer::Bm25 => {
             let terms = bm25(statistics, found, part(&mut explain));

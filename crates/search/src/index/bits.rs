@@ -57,6 +57,35 @@ impl Bits {
         self.words[at / 64] |= 1 << (at % 64);
     }
 
+    /// Adds ids, ascending; those that the window does not cover are left out. Ids of one word are written
+    /// together: each by itself would wait for the one before.
+    #[inline]
+    pub fn insert_ascending(&mut self, ids: impl Iterator<Item = DocId>) {
+        let (mut at, mut word) = (0, 0);
+        for id in ids {
+            let place = id.wrapping_sub(self.base);
+            if place >= WINDOW as u64 {
+                continue;
+            }
+            let (own, bit) = (place as usize / 64, 1 << (place % 64));
+            if own != at {
+                self.words[at] |= word;
+                (at, word) = (own, 0);
+            }
+            word |= bit;
+        }
+        self.words[at] |= word;
+    }
+
+    /// Takes out the ids from `end` on.
+    pub fn truncate(&mut self, end: DocId) {
+        let end = end.saturating_sub(self.base).min(WINDOW as u64) as usize;
+        if let Some(word) = self.words.get_mut(end / 64) {
+            *word &= (1 << (end % 64)) - 1;
+            self.words[end / 64 + 1..].fill(0);
+        }
+    }
+
     /// Takes `id` out, which the window covers.
     #[inline(always)]
     pub fn remove(&mut self, id: DocId) {
@@ -197,6 +226,15 @@ mod tests {
                 let is_there = a.iter().any(|id| low <= id && id <= high);
                 assert_eq!(a.any_between(low, high), is_there, "{low} {high}");
             }
+        }
+        for end in
+            [base - 1, base, base + 1, base + 63, base + 64, base + 65, base + 128, a.end(), a.end() + 9]
+        {
+            let (mut cut, mut added) = (Bits::full(base), Bits::empty(base));
+            cut.truncate(end);
+            added.insert_ascending((base.saturating_sub(70)..end).filter(|id| id % 3 > 0));
+            assert!(cut.iter().eq(base..end.clamp(base, a.end())));
+            assert!(added.iter().eq((base..end.clamp(base, a.end())).filter(|id| id % 3 > 0)));
         }
         only.insert_words(1, &[0b11]);
         assert_eq!(only.iter().collect::<Vec<_>>(), [base, base + 64, base + 65]);

@@ -175,8 +175,8 @@ impl Numbers {
             .map(|&(_, id)| id)
     }
 
-    /// Adds to `window` the documents in it with a value in a range. Of documents that are not in `wanted` any
-    /// may be left out.
+    /// Adds to `window` the documents in it with a value in a range. Of documents that are not in `wanted`
+    /// any may be left out.
     pub fn fill(&self, range: &Range, wanted: &Bits, window: &mut Bits) {
         let (least, greatest) = range.ends();
         let has = |value: f64| (value >= least) & (value <= greatest);

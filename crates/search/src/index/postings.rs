@@ -234,7 +234,7 @@ impl Postings {
                 continue;
             }
             if layout.fields && block.data[3] == MASK_EACH && mask != u128::MAX {
-                block.entries(layout, &mut |entry| {
+                block.entries(layout, &|_| true, &mut |entry| {
                     if entry.mask & mask != 0 && window.covers(entry.doc) {
                         window.insert(entry.doc);
                     }
@@ -242,16 +242,7 @@ impl Postings {
                 continue;
             }
             let count = block.ids(&mut ids);
-            let docs = ids[..count].iter().map(|&id| block.first + u64::from(id));
-            if window.covers(block.first) && window.covers(block.last) {
-                docs.for_each(|doc| window.insert(doc));
-            } else {
-                docs.for_each(|doc| {
-                    if window.covers(doc) {
-                        window.insert(doc);
-                    }
-                });
-            }
+            window.insert_ascending(ids[..count].iter().map(|&id| block.first + u64::from(id)));
         }
         if self.tail_reaches(window) {
             self.tail_entries(layout, |entry| {
@@ -269,11 +260,7 @@ impl Postings {
             if block.last < low || block.first > high || !wanted.any_between(block.first, block.last) {
                 continue;
             }
-            block.entries(layout, &mut |entry| {
-                if wanted.contains(entry.doc) {
-                    each(entry);
-                }
-            });
+            block.entries(layout, &|doc| wanted.contains(doc), &mut each);
         }
         if self.tail_reaches(wanted) {
             self.tail_entries(layout, |entry| {
@@ -287,7 +274,7 @@ impl Postings {
     /// Calls `each` with every entry, ascending.
     pub fn all<'a>(&'a self, layout: Layout, mut each: impl FnMut(Entry<'a>)) {
         for block in &self.blocks {
-            block.entries(layout, &mut each);
+            block.entries(layout, &|_| true, &mut each);
         }
         self.tail_entries(layout, each);
     }
@@ -328,7 +315,14 @@ impl Block {
         self.data[3] != MASK_ONE || take_wide(&mut &self.data[self.behind_numbers()..]) & mask != 0
     }
 
-    fn entries<'a>(&'a self, layout: Layout, each: &mut impl FnMut(Entry<'a>)) {
+    /// The entries of the documents that `is_wanted` names.
+    #[inline]
+    fn entries<'a>(
+        &'a self,
+        layout: Layout,
+        is_wanted: &impl Fn(DocId) -> bool,
+        each: &mut impl FnMut(Entry<'a>),
+    ) {
         let packer = BitPacker4x::new();
         let (mut ids, mut frequencies, mut lengths) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
         let count = self.ids(&mut ids);
@@ -336,21 +330,33 @@ impl Block {
         at += packer.decompress(&self.data[at..], &mut frequencies, self.data[1]);
         at += packer.decompress(&self.data[at..], &mut lengths, self.data[2]);
         let mut rest = &self.data[at..];
-        let mut masks = [u128::MAX; BLOCK];
-        match self.data[3] {
-            MASK_ONE => masks = [take_wide(&mut rest); BLOCK],
-            MASK_EACH => masks[..count].iter_mut().for_each(|mask| *mask = take_wide(&mut rest)),
-            _ => {}
-        }
-        for at in 0..count {
-            let length = if layout.positions { lengths[at] as usize } else { 0 };
-            let (positions, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
-            rest = behind;
-            let doc = self.first + u64::from(ids[at]);
-            let frequency = if layout.frequencies { frequencies[at].wrapping_add(1) } else { 1 };
-            each(Entry { doc, frequency, mask: masks[at], positions });
+        let masks = match self.data[3] {
+            MASK_ONE => Masks::One(take_wide(&mut rest)),
+            MASK_EACH => Masks::Each((0..count).map(|_| take_wide(&mut rest)).collect()),
+            _ => Masks::One(u128::MAX),
+        };
+        let mut begin = 0;
+        for (at, &id) in ids[..count].iter().enumerate() {
+            let end = begin + if layout.positions { lengths[at] as usize } else { 0 };
+            let doc = self.first + u64::from(id);
+            if is_wanted(doc) {
+                let positions = rest.get(begin..end).unwrap_or_default();
+                let frequency = if layout.frequencies { frequencies[at].wrapping_add(1) } else { 1 };
+                let mask = match &masks {
+                    Masks::One(mask) => *mask,
+                    Masks::Each(masks) => masks[at],
+                };
+                each(Entry { doc, frequency, mask, positions });
+            }
+            begin = end;
         }
     }
+}
+
+/// The masks of a block's entries.
+enum Masks {
+    One(u128),
+    Each(Vec<u128>),
 }
 
 #[cfg(test)]
