@@ -141,7 +141,7 @@ impl<'p> Gathered<'p> {
         let mut bits = Bits::empty(base);
         match &mut node.kind {
             Kind::Lists { leaf, .. } => {
-                bits.insert_ascending(self.leaves[*leaf].matches.iter().map(|one| one.doc));
+                self.leaves[*leaf].matches.iter().for_each(|one| bits.insert(one.doc));
             }
             Kind::Or { children, .. } => {
                 for child in children {

@@ -15,6 +15,8 @@ use super::DocId;
 use super::bits::Bits;
 use super::varint::{put, put_wide, take, take_wide};
 
+/// So many documents that are wanted are looked for in a block one by one.
+const FEW: u32 = 6;
 /// Entries of a block.
 const BLOCK: usize = BitPacker4x::BLOCK_LEN;
 /// Bytes before a block's ids: the widths of ids, frequencies and lengths, the form of masks.
@@ -228,9 +230,8 @@ impl Postings {
     pub fn fill(&self, layout: Layout, mask: u128, wanted: Option<&Bits>, window: &mut Bits) {
         let mut ids = [0; BLOCK];
         for block in self.blocks_in(window) {
-            if layout.fields && !block.may_have(mask)
-                || wanted.is_some_and(|wanted| !wanted.any_between(block.first, block.last))
-            {
+            let few = wanted.map(|wanted| (wanted, wanted.count_between(block.first, block.last)));
+            if layout.fields && !block.may_have(mask) || few.is_some_and(|(_, count)| count == 0) {
                 continue;
             }
             if layout.fields && block.data[3] == MASK_EACH && mask != u128::MAX {
@@ -242,7 +243,29 @@ impl Postings {
                 continue;
             }
             let count = block.ids(&mut ids);
-            window.insert_ascending(ids[..count].iter().map(|&id| block.first + u64::from(id)));
+            if let Some((wanted, few)) = few
+                && few <= FEW
+            {
+                let mut rest = &ids[..count];
+                for doc in wanted.between(block.first, block.last) {
+                    let id = (doc - block.first) as u32;
+                    rest = &rest[rest.partition_point(|&other| other < id)..];
+                    if rest.first() == Some(&id) {
+                        window.insert(doc);
+                    }
+                }
+                continue;
+            }
+            let docs = ids[..count].iter().map(|&id| block.first + u64::from(id));
+            if window.covers(block.first) && window.covers(block.last) {
+                docs.for_each(|doc| window.insert(doc));
+            } else {
+                docs.for_each(|doc| {
+                    if window.covers(doc) {
+                        window.insert(doc);
+                    }
+                });
+            }
         }
         if self.tail_reaches(window) {
             self.tail_entries(layout, |entry| {
@@ -257,7 +280,7 @@ impl Postings {
     pub fn entries<'a>(&'a self, layout: Layout, wanted: &Bits, mut each: impl FnMut(Entry<'a>)) {
         let Some((low, high)) = wanted.bounds() else { return };
         for block in self.blocks_in(wanted) {
-            if block.last < low || block.first > high || !wanted.any_between(block.first, block.last) {
+            if block.last < low || block.first > high || wanted.count_between(block.first, block.last) == 0 {
                 continue;
             }
             block.entries(layout, &|doc| wanted.contains(doc), &mut each);
