@@ -100,6 +100,11 @@ impl Terms {
         self.terms.is_empty()
     }
 
+    /// The hashes of all terms, in the order of [`Terms::each`].
+    pub fn hashes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.terms.iter().map(|term| term.hash)
+    }
+
     /// Calls `each` with every term.
     pub fn each(&mut self, mut each: impl FnMut(TermOf<'_>)) {
         // Places by term, in their order: a counting sort.

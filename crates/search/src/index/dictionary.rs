@@ -2,6 +2,8 @@
 
 use hashbrown::HashTable;
 use martlet_base::hash::hash_bytes;
+use martlet_base::prefetch::prefetch_object;
+use smallvec::SmallVec;
 
 use super::sorted::Sorted;
 
@@ -15,9 +17,12 @@ pub struct Dictionary<V> {
     name_bytes: usize,
 }
 
+/// A name; most are short, and stand in their slots.
+type Name = SmallVec<[u8; 16]>;
+
 #[derive(Debug)]
 struct Slot<V> {
-    name: Box<[u8]>,
+    name: Name,
     value: V,
 }
 
@@ -31,6 +36,10 @@ impl<V> Default for Dictionary<V> {
             name_bytes: 0,
         }
     }
+}
+
+fn heap_of(name: &Name) -> usize {
+    if name.spilled() { name.capacity() } else { 0 }
 }
 
 fn name_at<V>(slots: &[Option<Slot<V>>], at: u32) -> &[u8] {
@@ -80,6 +89,30 @@ impl<V> Dictionary<V> {
         self.at(self.find(name)?).map(|(_, value)| value)
     }
 
+    /// For each of these hashes of names the number that the name most probably has, if it has one; see
+    /// [`Dictionary::add_located`]. Memory is asked for all of them together.
+    pub fn locate(&self, hashes: impl Iterator<Item = u64>, located: &mut Vec<u32>) {
+        located.clear();
+        located.extend(hashes.map(|hash| self.table.iter_hash(hash).next().copied().unwrap_or(u32::MAX)));
+        for &number in &*located {
+            if let Some(slot) = self.slots.get(number as usize) {
+                prefetch_object(slot);
+            }
+        }
+    }
+
+    /// The number of a name, as [`Dictionary::add`] gives it; `located` is where it most probably stands.
+    pub fn add_located(&mut self, name: &[u8], located: u32) -> u32
+    where
+        V: Default,
+    {
+        let is_it = self.slots.get(located as usize).and_then(Option::as_ref);
+        match is_it.is_some_and(|slot| *slot.name == *name) {
+            true => located,
+            false => self.add(name).0,
+        }
+    }
+
     /// The number of a name, which is added with an empty value if it is not there, and whether it was added.
     pub fn add(&mut self, name: &[u8]) -> (u32, bool)
     where
@@ -88,8 +121,8 @@ impl<V> Dictionary<V> {
         if let Some(at) = self.find(name) {
             return (at, false);
         }
-        let slot = Slot { name: name.into(), value: V::default() };
-        self.name_bytes += name.len();
+        let slot = Slot { name: Name::from_slice(name), value: V::default() };
+        self.name_bytes += heap_of(&slot.name);
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = Some(slot);
@@ -115,8 +148,9 @@ impl<V> Dictionary<V> {
             entry.remove();
         }
         self.free.push(at);
-        self.name_bytes -= name.len();
-        self.slots[at as usize].take().map(|slot| slot.value)
+        let slot = self.slots[at as usize].take()?;
+        self.name_bytes -= heap_of(&slot.name);
+        Some(slot.value)
     }
 
     /// The names from `name` on, ascending, with their numbers.
@@ -178,7 +212,15 @@ mod tests {
                     0 => assert_eq!(dictionary.remove(&name), model.remove(&name)),
                     _ => {
                         let value = random.next_u64();
-                        let (at, added) = dictionary.add(&name);
+                        let mut located = Vec::new();
+                        dictionary.locate([hash_bytes(&name)].into_iter(), &mut located);
+                        let was_there = dictionary.get(&name).is_some();
+                        let wrong = random.below(4) == 0;
+                        let at = if wrong { random.below(5) as u32 } else { located[0] };
+                        let (at, added) = match random.below(2) {
+                            0 => dictionary.add(&name),
+                            _ => (dictionary.add_located(&name, at), !was_there),
+                        };
                         *dictionary.at_mut(at).unwrap() = value;
                         assert_eq!(added, model.insert(name.clone(), value).is_none());
                         assert_eq!(dictionary.number(&name), Some(at));

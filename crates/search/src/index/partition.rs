@@ -41,6 +41,8 @@ pub struct Partition {
     /// How often names were removed from dictionaries: numbers of names hold as long as this stays.
     removals: u64,
     positions: Vec<u8>,
+    /// The numbers of a document's terms while it is added.
+    located: Vec<u32>,
 }
 
 /// How far a collection of dead entries has come.
@@ -80,6 +82,7 @@ impl Partition {
             collection: Collection::Idle,
             removals: 0,
             positions: Vec::new(),
+            located: Vec::new(),
         };
         partition.extend(definition);
         partition
@@ -201,12 +204,19 @@ impl Partition {
         let id = self.documents.add(document, rank);
         places.iter().for_each(|place| place.settle(id));
         let (layout, terms, positions) = (self.layout, &mut self.terms, &mut self.positions);
+        terms.locate(content.terms.hashes(), &mut self.located);
+        for &number in &self.located {
+            if let Some((_, postings)) = terms.at(number) {
+                postings.prefetch_tail();
+            }
+        }
+        let mut located = self.located.iter();
         content.terms.each(|term| {
             positions.clear();
             if layout.positions {
                 encode_positions(positions, term.positions);
             }
-            let number = terms.add(term.name).0;
+            let number = terms.add_located(term.name, located.next().copied().unwrap_or(u32::MAX));
             if let Some(postings) = terms.at_mut(number) {
                 let entry = Entry { doc: id, frequency: term.frequency, mask: term.mask, positions };
                 postings.push(layout, entry);

@@ -11,6 +11,8 @@
 
 use bitpacking::{BitPacker as _, BitPacker4x};
 
+use martlet_base::prefetch::prefetch;
+
 use super::DocId;
 use super::bits::Bits;
 use super::varint::{put, put_wide, take, take_wide};
@@ -117,6 +119,11 @@ impl Postings {
         self.blocks.capacity() * size_of::<Block>()
             + self.blocks.iter().map(|block| block.data.len()).sum::<usize>()
             + self.tail.capacity()
+    }
+
+    /// Asks for the memory that the next [`Postings::push`] writes to.
+    pub fn prefetch_tail(&self) {
+        prefetch(self.tail.as_ptr().wrapping_add(self.tail.len()));
     }
 
     /// Appends a document, whose id is above all others.
