@@ -9,7 +9,7 @@ use martlet_client::blocking::Client;
 use martlet_client::resp::Reply;
 use std::error::Error;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use xtask::run::{Outcome, built, in_root};
 
@@ -179,7 +179,7 @@ struct Side {
 }
 
 impl Side {
-    fn start(name: &'static str, program: &PathBuf, options: &Options) -> Result<Side> {
+    fn start(name: &'static str, program: &Path, options: &Options) -> Result<Side> {
         let own: &[&str] = if name == "ours" { &["server", "--io-threads", "1"] } else { &[] };
         let arguments = [own, &["--save", "", "--appendonly", "no"]].concat();
         let server = Measured::start(name, program, &arguments, options.server_core)?;

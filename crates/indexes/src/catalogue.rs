@@ -14,6 +14,7 @@ use martlet_search::definition::Altered;
 use martlet_search::schema::Definition;
 
 use crate::access::Access;
+use crate::collect::Collections;
 use crate::index::KeyIndex;
 use crate::prefixes::Prefixes;
 use crate::scan::{Scans, Waker};
@@ -48,6 +49,7 @@ pub struct Catalogue {
     /// Held by the thread that changes the catalogue, for which no shard is waited.
     turn: Mutex<()>,
     scans: Scans,
+    collections: Collections,
     engine: &'static Engine,
     /// Partitions of a new index.
     partitions: usize,
@@ -67,6 +69,7 @@ impl Catalogue {
             published: ArcSwap::default(),
             turn: Mutex::default(),
             scans: Scans::default(),
+            collections: Collections::default(),
             engine,
             partitions,
         }
@@ -239,10 +242,21 @@ impl Catalogue {
         scans.into_iter().for_each(|index| self.scans.order(index));
     }
 
-    /// Scans a part of the keys for an index that waits for it; false if no index waits. `now_ms` is the
-    /// time, Unix milliseconds.
-    pub fn scan(&self, access: &mut Access<'_>, now_ms: &dyn Fn() -> i64) -> bool {
-        self.scans.work(access, now_ms)
+    /// Scans a part of the keys for an index that waits for it, or drops a part of what gone documents have
+    /// left; false if there is nothing to do. `now_ms` is the time, Unix milliseconds.
+    pub fn work(&self, access: &mut Access<'_>, now_ms: &dyn Fn() -> i64) -> bool {
+        let is_wanted = |index: &KeyIndex| {
+            self.find(index.name()).is_some_and(|known| Arc::ptr_eq(known.index(), index.index()))
+        };
+        self.scans.work(access, now_ms) || self.collections.work(access, now_ms(), is_wanted)
+    }
+
+    /// Orders a collection of what gone documents have left in an index.
+    #[cold]
+    pub(crate) fn order_collection(&self, index: &Arc<KeyIndex>) {
+        if self.collections.order(index) {
+            self.scans.wake();
+        }
     }
 
     /// Sets the callback of ordered scans; the first one stays.

@@ -15,6 +15,9 @@ impl Follower for Catalogue {
         if db == DB {
             for index in self.published().prefixes.matches(key.bytes) {
                 index.follow(key, entry.as_ref(), now_ms);
+                if index.index().wants_collection() {
+                    self.order_collection(index);
+                }
             }
         }
     }

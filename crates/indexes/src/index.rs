@@ -1,6 +1,7 @@
 //! One index over keys: its structures, and how a key's value is read for it.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use martlet_base::sync::lock;
@@ -8,6 +9,7 @@ use martlet_keyspace::{Entry, Key};
 use martlet_search::Error;
 use martlet_search::aggregate::expression::Scratch;
 use martlet_search::analysis::{Analysis, Document};
+use martlet_search::index::content::Content;
 use martlet_search::index::whole::{Index, Rules};
 use martlet_search::schema::{Definition, Source};
 use martlet_types::hash::Hash;
@@ -27,6 +29,8 @@ pub struct KeyIndex {
     paths: Paths,
     filter: Option<Filter>,
     scan: Mutex<Option<Arc<Scan>>>,
+    /// A collection is ordered, or under way.
+    is_collected: AtomicBool,
 }
 
 /// A thread's means to read documents.
@@ -81,7 +85,15 @@ impl KeyIndex {
             }
         };
         let (name, prefixes) = (definition.name.clone(), PrefixSet::of(&definition.prefixes));
-        Ok(KeyIndex { name, prefixes, index, paths, filter, scan: Mutex::default() })
+        Ok(KeyIndex {
+            name,
+            prefixes,
+            index,
+            paths,
+            filter,
+            scan: Mutex::default(),
+            is_collected: AtomicBool::default(),
+        })
     }
 
     /// The index itself.
@@ -110,39 +122,74 @@ impl KeyIndex {
         before.iter().for_each(|scan| scan.cancel());
     }
 
+    /// Whether no collection was ordered, so that one is now.
+    pub(crate) fn begin_collection(&self) -> bool {
+        !self.is_collected.load(Ordering::Relaxed) && !self.is_collected.swap(true, Ordering::Relaxed)
+    }
+
+    /// Ends the collection.
+    pub(crate) fn end_collection(&self) {
+        self.is_collected.store(false, Ordering::Relaxed);
+    }
+
     /// Brings the index up to date for a key, whose shard is locked. `entry` is the key's, if it is there.
     pub(crate) fn follow(&self, key: &Key<'_>, entry: Option<&Entry<'_>>, now_ms: i64) {
-        let is_document = entry.is_some_and(|entry| self.put(key, entry, now_ms));
+        let is_document = entry.is_some_and(|entry| {
+            self.with_document(key.bytes, entry, now_ms, |content| match self.index.put(key.hash, content) {
+                Ok(_) => true,
+                Err(failure) => {
+                    self.index.failed(key.bytes, failure);
+                    false
+                }
+            })
+        });
         if !is_document {
             self.index.remove(key.hash, key.bytes);
         }
     }
 
-    /// Indexes a key's value; false if the index has no such documents.
-    fn put(&self, key: &Key<'_>, entry: &Entry<'_>, now_ms: i64) -> bool {
+    /// Gives a key's document, whose shard is locked, a new place in the index; false if it has none.
+    pub(crate) fn move_up(&self, name: &[u8], entry: &Entry<'_>, now_ms: i64) -> bool {
+        let key = Key::new(name);
+        self.with_document(name, entry, now_ms, |content| self.index.move_up(key.hash, content))
+    }
+
+    /// Calls `with` with a key's document after its analysis; false if the index has no such documents.
+    fn with_document(
+        &self,
+        key: &[u8],
+        entry: &Entry<'_>,
+        now_ms: i64,
+        with: impl FnOnce(&mut Content) -> bool,
+    ) -> bool {
         let rules = self.index.rules();
         match rules.definition.source {
             Source::Hash => entry
                 .object::<Hash>()
-                .is_some_and(|hash| self.put_document(&rules, key, &HashDocument { hash, now_ms })),
+                .is_some_and(|hash| self.analyse(&rules, key, &HashDocument { hash, now_ms }, with)),
             Source::Json => entry.object::<Json>().is_some_and(|json| {
                 let document = JsonDocument { root: json.0.root(), paths: &self.paths };
-                self.put_document(&rules, key, &document)
+                self.analyse(&rules, key, &document, with)
             }),
         }
     }
 
-    fn put_document(&self, rules: &Rules, key: &Key<'_>, document: &dyn Document) -> bool {
+    fn analyse(
+        &self,
+        rules: &Rules,
+        key: &[u8],
+        document: &dyn Document,
+        with: impl FnOnce(&mut Content) -> bool,
+    ) -> bool {
         MEANS.with_borrow_mut(|Means { analysis, scratch }| {
             if self.filter.as_ref().is_some_and(|filter| !filter.admits(document, scratch)) {
                 return false;
             }
             let Rules { definition, stopwords, synonyms, .. } = rules;
-            let content = analysis.with_synonyms(definition, stopwords, synonyms, key.bytes, document);
-            match content.and_then(|content| self.index.put(key.hash, content)) {
-                Ok(_) => true,
+            match analysis.with_synonyms(definition, stopwords, synonyms, key, document) {
+                Ok(content) => with(content),
                 Err(failure) => {
-                    self.index.failed(key.bytes, failure);
+                    self.index.failed(key, failure);
                     false
                 }
             }

@@ -7,6 +7,7 @@
 
 mod access;
 mod catalogue;
+mod collect;
 mod definitions;
 mod document;
 mod filter;

@@ -33,7 +33,7 @@ pub(crate) struct Scans {
     waker: OnceLock<Waker>,
 }
 
-/// Has threads call [`Catalogue::scan`](crate::Catalogue::scan); called with shards locked at times.
+/// Has threads call [`Catalogue::work`](crate::Catalogue::work); called with shards locked at times.
 pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 impl Scans {
@@ -42,6 +42,11 @@ impl Scans {
         let scan = Arc::new(Scan::default());
         index.set_scan(Some(Arc::clone(&scan)));
         lock(&self.queue).push_back(Ordered { index: Arc::clone(index), scan });
+        self.wake();
+    }
+
+    /// Has threads call [`Catalogue::work`](crate::Catalogue::work).
+    pub(crate) fn wake(&self) {
         self.waker.get().into_iter().for_each(|wake| wake());
     }
 

@@ -46,7 +46,7 @@ fn found(index: &KeyIndex, text: &str) -> BTreeSet<String> {
 }
 
 fn scan_all(catalogue: &Catalogue, keys: &mut Keys, thread: usize) {
-    while catalogue.scan(&mut Access { keys, outside: Some(thread) }, &|| 1) {}
+    while catalogue.work(&mut Access { keys, outside: Some(thread) }, &|| 1) {}
 }
 
 /// Runs a request on one key.
@@ -255,4 +255,39 @@ fn there_is_a_limit_to_indexes() {
     catalogue.publish(full, None);
     let refused = catalogue.create(definition("more SCHEMA t TEXT")).unwrap_err();
     assert_eq!(refused.text(), "The server has 16384 indexes already");
+}
+
+/// Only every hundredth of many documents stays: what the others have left goes, and pages with it.
+#[test]
+fn gone_documents_leave_nothing() {
+    const DOCUMENTS: usize = 20_000;
+    let (engine, catalogue) = followed(1);
+    let mut keys = Keys::new(engine, 0, Random::from_entropy());
+    let keys = &mut keys;
+    keys.see(View { now_ms: 1, ..keys.view() });
+    catalogue.create(definition("i SCHEMA t TEXT g TAG")).unwrap();
+    scan_all(catalogue, keys, 0);
+    let index = catalogue.find(b"i").unwrap();
+    for number in 0..DOCUMENTS {
+        with_key(keys, 0, &format!("d:{number}"), |keys, key| {
+            set_field(keys, key, "t", &format!("hello own{number}"));
+            set_field(keys, key, "g", &format!("tag{number}"));
+        });
+    }
+    let full = index.index().heap_bytes();
+    for number in (0..DOCUMENTS).filter(|number| number % 100 > 0) {
+        with_key(keys, 0, &format!("d:{number}"), |keys, key| assert!(keys.delete(key)));
+        if number % 1000 == 1 {
+            scan_all(catalogue, keys, 0);
+        }
+    }
+    scan_all(catalogue, keys, 0);
+    let (left, terms) =
+        (index.index().heap_bytes(), |number| index.index().partition(number).unwrap().terms().len());
+    // Room for names stays, for others.
+    assert!(left < full / 4 * 3, "{left} bytes of {full}");
+    assert!(terms(0) + terms(1) < DOCUMENTS / 4, "{} terms", terms(0) + terms(1));
+    assert!(index.index().scattered(DOCUMENTS).len() < 64);
+    let found = found(&index, "hello");
+    assert!(found.len() == DOCUMENTS / 100 && found.contains("d:19900"));
 }

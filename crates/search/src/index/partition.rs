@@ -160,12 +160,13 @@ impl Partition {
     }
 
     /// Gives a document a new id, so that the page of its old one can go. Its contents are the same.
-    pub fn move_up(&mut self, content: &mut Content) {
-        let Some(id) = self.documents.find(&content.key) else { return };
+    /// False if it has none.
+    pub fn move_up(&mut self, content: &mut Content) -> bool {
+        let Some(id) = self.documents.find(&content.key) else { return false };
         let sequence = self.documents.rank(id).sequence;
-        if let Some(document) = self.take(id) {
-            self.add(content, document.vectors.into_vec(), sequence);
-        }
+        let Some(document) = self.take(id) else { return false };
+        self.add(content, document.vectors.into_vec(), sequence);
+        true
     }
 
     /// Removes a key's document.

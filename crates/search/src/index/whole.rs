@@ -3,7 +3,7 @@
 //! Locks are leaves, and none is held while another is taken, but for those of a vector field, which know no
 //! others.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::content::Content;
@@ -47,6 +47,7 @@ pub struct Index {
     sequence: AtomicU64,
     /// Of the whole index, and by field.
     failures: Mutex<(Failures, Vec<Failures>)>,
+    wants_collection: AtomicBool,
 }
 
 impl Rules {
@@ -72,6 +73,7 @@ impl Index {
             partitions,
             sequence: AtomicU64::new(0),
             failures: Mutex::new(failures),
+            wants_collection: AtomicBool::default(),
         }
     }
 
@@ -164,7 +166,9 @@ impl Index {
         let sequence = || self.sequence.fetch_add(1, Ordering::Relaxed);
         let old = {
             let mut partition = partition.write().unwrap_or_else(PoisonError::into_inner);
-            partition.put(content, vectors, sequence)
+            let old = partition.put(content, vectors, sequence);
+            self.note_dead(&partition);
+            old
         };
         forget(&rules, old);
         Ok(true)
@@ -176,10 +180,21 @@ impl Index {
         if partition.read().unwrap_or_else(PoisonError::into_inner).documents().find(key).is_none() {
             return false;
         }
-        let old = partition.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let old = {
+            let mut partition = partition.write().unwrap_or_else(PoisonError::into_inner);
+            let old = partition.remove(key);
+            self.note_dead(&partition);
+            old
+        };
         let was_there = old.is_some();
         forget(&self.rules(), old);
         was_there
+    }
+
+    fn note_dead(&self, partition: &Partition) {
+        if partition.wants_collection() && !self.wants_collection() {
+            self.wants_collection.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Notes that a document could not be indexed.
@@ -230,9 +245,32 @@ impl Index {
         self.sum(|partition| partition.heap_bytes() as u64) as usize + vectors + synonyms
     }
 
+    /// Whether there is so much of dead documents that a collection is worth while. May be asked after every
+    /// change.
+    pub fn wants_collection(&self) -> bool {
+        self.wants_collection.load(Ordering::Relaxed)
+    }
+
+    /// Gives a document that has the same content a new place; false if the key has none.
+    pub fn move_up(&self, key_hash: u64, content: &mut Content) -> bool {
+        let partition = &self.partitions[self.number_of(key_hash)];
+        partition.write().unwrap_or_else(PoisonError::into_inner).move_up(content)
+    }
+
+    /// Keys of up to `count` documents that [`Index::move_up`] should move.
+    pub fn scattered(&self, count: usize) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        for partition in &self.partitions {
+            let partition = partition.read().unwrap_or_else(PoisonError::into_inner);
+            keys.extend(partition.documents().scattered(count - keys.len()));
+        }
+        keys
+    }
+
     /// Drops a part of what dead documents have left, if there is so much that it is worth while: about
     /// `count` terms of each partition. Returns whether there is more to do.
     pub fn collect(&self, count: usize) -> bool {
+        self.wants_collection.store(false, Ordering::Relaxed);
         let mut more = false;
         for partition in &self.partitions {
             if partition.read().unwrap_or_else(PoisonError::into_inner).wants_collection() {

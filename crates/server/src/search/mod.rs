@@ -30,7 +30,7 @@ fn order_scan(shared: &'static Shared) {
 fn scan(shared: &'static Shared, computing: &mut Computing) {
     let until: Instant = monotonic() + SCAN_TURN;
     let mut access = Access { keys: &mut computing.keys, outside: computing.outside };
-    while shared.indexes.scan(&mut access, &|| shared.clock.unix_ms()) {
+    while shared.indexes.work(&mut access, &|| shared.clock.unix_ms()) {
         if monotonic() >= until {
             order_scan(shared);
             return;
