@@ -174,10 +174,13 @@ pub enum Wait {
     Computed(Computation),
 }
 
+/// The work of a [`Computation`].
+type Compute = dyn Fn(&mut Computing, &mut Reply) + Send + Sync;
+
 /// A reply that takes long to compute: another thread computes it while the client waits, and no other client
 /// does.
 #[derive(Clone)]
-pub struct Computation(Arc<dyn Fn(&mut Computing, &mut Reply) + Send + Sync>);
+pub struct Computation(Arc<Compute>);
 
 /// A computing thread's access to the keys.
 pub struct Computing {

@@ -1,5 +1,5 @@
-//! Collections: what documents that are gone have left in an index is dropped, a part at a time, and documents
-//! of pages that are nearly empty move together.
+//! Collections: what documents that are gone have left in an index is dropped, a part at a time, and
+//! documents of pages that are nearly empty move together.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Indexes in whole processes: whatever changes keys, on every path, an index has exactly the documents that
+//! Indexes in whole processes. On every path by which keys change an index has exactly the documents that
 //! the keys hold, also after restarts, on replicas, after evictions, and beside writers and a process that is
 //! killed. Seeds are printed, and taken from `MARTLET_SEARCH_SEED`.
 
@@ -32,7 +32,7 @@ fn texts(reply: &Reply) -> Vec<String> {
     items.iter().filter_map(|item| Some(String::from_utf8_lossy(item.text()?).into_owned())).collect()
 }
 
-/// The keys that a query finds, whose number is the total.
+/// The keys of a query's results; their number is the total.
 fn found(client: &mut Client, index: &str, query: &str) -> BTreeSet<String> {
     let reply = client
         .command(&["FT.SEARCH", index, query, "NOCONTENT", "LIMIT", "0", "100000", "TIMEOUT", "0"])
@@ -70,7 +70,7 @@ fn documents(client: &mut Client, index: &str) -> Vec<[String; 4]> {
     documents
 }
 
-/// Each query finds what a walk over the keys finds. No other client writes.
+/// Each query and a walk over the keys find the same documents. No other client writes.
 fn assert_consistent(client: &mut Client, after: &str) {
     for index in ["i", "j"] {
         let documents = documents(client, index);
@@ -324,7 +324,7 @@ fn replicas_have_the_indexes() {
     assert_eq!(of_kind(&mut follower), of_kind(&mut client));
 }
 
-/// Writers change keys until they are to stop, or the server has gone. Each has keys of its own.
+/// A writer changes keys of its own until the flag is set or the server has gone.
 fn write(address: SocketAddr, writer: u64, seed: u64, stops: &AtomicBool) {
     let Ok(mut client) = Client::connect(address) else { return };
     let mut random = Random::seeded(seed ^ writer);

@@ -280,8 +280,8 @@ impl Vectors {
         let is_settled = |hit: &graph::Hit<Held>| hit.payload.0.id().is_some();
         let near = |hit: graph::Hit<Held>| Near { place: Arc::clone(&hit.payload.0), distance: hit.distance };
         if admits.is_none() {
-            // Hardly ever is a document on its way into the index or out of it, and a walk that asks nothing of
-            // the vectors that it passes costs half.
+            // Hardly ever is a document on its way into the index or out of it, and a walk that asks nothing
+            // of the vectors that it passes costs half.
             let hits = search(None);
             if hits.iter().all(is_settled) {
                 return hits.into_iter().map(near).collect();

@@ -272,7 +272,7 @@ fn loading_keeps_nobody_waiting() {
     std::thread::spawn(move || {
         let reader = Box::new(File::open(pipe).unwrap());
         let source = Source { reader, len: PIPE_BYTES as u64, offset: 0 };
-        done.send(shared.storage().load_received(&settings(&config), source))
+        let _ = done.send(shared.storage().load_received(&settings(&config), source));
     });
     let mut file = await_reader(&path);
     for bytes in [b"REDIS0011\xfa\x09redis".as_slice(), b"-ver\x057.2.4\xfa\x05x"] {
