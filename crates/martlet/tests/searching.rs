@@ -324,7 +324,7 @@ fn replicas_have_the_indexes() {
     assert_eq!(of_kind(&mut follower), of_kind(&mut client));
 }
 
-/// A writer changes keys of its own until the flag is set or the server has gone.
+/// A writer sends changes of keys of its own, until the flag is set or the connection breaks.
 fn write(address: SocketAddr, writer: u64, seed: u64, stops: &AtomicBool) {
     let Ok(mut client) = Client::connect(address) else { return };
     let mut random = Random::seeded(seed ^ writer);

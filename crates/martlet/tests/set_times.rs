@@ -117,8 +117,8 @@ fn a_replica_deletes_what_its_primary_does() {
     assert!(stats.contains("expired_subkeys:2\r\n") && stats.contains("expired_subkeys_active:"), "{stats}");
 }
 
-/// A replay takes an absolute time for one, also where a value or a member spells a relative time's option:
-/// what came before the time had passed is done again as it was.
+/// A replay keeps absolute times, also where a value or a member spells a relative time's option. Requests
+/// from before such a time run as they did then.
 #[test]
 fn absolute_times_are_replayed_as_such() {
     let directory = tempfile::tempdir().unwrap();

@@ -61,8 +61,8 @@ fn read_all(client: &mut Client) -> (Vec<String>, Vec<Reply>) {
     }
 }
 
-/// The options of CLIENT TRACKING, what CLIENT CACHING says if it is called, the request that waits, what
-/// serves it, and what changes its keys afterwards; and the keys that the client hears of then.
+/// The options of CLIENT TRACKING, the argument of CLIENT CACHING (empty without), the request that waits,
+/// the requests that serve it, later changes of its keys, and the keys of the invalidations that follow.
 type Tracked<'a> = (&'a str, &'a str, &'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
 
 /// As Redis 8.2 and Valkey 9.1 do it.
