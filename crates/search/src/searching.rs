@@ -12,7 +12,7 @@ use crate::index::numbers::Range;
 use crate::index::whole::{Index, Rules};
 use crate::query::ast::{FieldMask, Node};
 use crate::query::{Options, Params, parse};
-use crate::request::{GeoFilter, NumericFilter, Search};
+use crate::request::{GeoFilter, NumericFilter, Query, Search};
 use crate::schema::{Definition, FieldKind};
 use martlet_types::geo::{Area, Point, Shape};
 use std::ops::Bound;
@@ -67,40 +67,19 @@ impl Searching {
     pub fn new(index: Arc<Index>, request: &Search, context: Context) -> Result<Searching, Error> {
         let rules = index.rules();
         let definition = &rules.definition;
-        let query = &request.query;
         if definition.options.no_offsets && request.returned.is_highlighted() {
             return Err(Error::new(
                 "Cannot use highlight/summarize because NOOFSETS was specified at index level",
             ));
         }
-        let language = query.language()?;
-        let scorer = query.scorer(Scorer::parse)?.unwrap_or_default();
-        query.check_format(context.is_resp3, definition.source == crate::schema::Source::Json)?;
-        let mut params = Params::default();
-        for parameter in &query.parameters {
-            params.insert(&parameter.name, &parameter.value)?;
-        }
-        let stopwords = (!query.no_stopwords).then_some(&rules.stopwords);
-        let options = Options {
-            dialect: query.dialect as u8,
-            stopwords,
-            language: language.or(definition.language).unwrap_or_default(),
-            verbatim: query.verbatim,
-            expander: query.expander.as_deref(),
-            synonyms: Some(&rules.synonyms),
-            ..Options::new(definition, &rules.stopwords, &params)
-        };
-        if let Some(filter) = &request.geo_filter {
-            filter.check()?;
-        }
-        let root = parse(&query.text, &options)?;
-        let planned = plan(&rules, request, &options, &root, context.bounds)?;
+        let filters = Filters { numbers: &request.filters, area: request.geo_filter.as_ref() };
+        let (planned, scorer) = plan(&rules, &request.query, filters, context)?;
         let distance_field = distance_field(&planned);
         let (ranking, loaded) = ranking(definition, request, distance_field.as_deref())?;
         let wants_scores = request.with_scores || loaded.is_none() && ranking == Ranking::Score;
         let scores = wants_scores.then(|| Scores {
             scorer,
-            payload: query.payload.clone(),
+            payload: request.query.payload.clone(),
             explain: request.explain_score,
         });
         let most = if request.count_only { 0 } else { request.arrange.kept(context.results_max) };
@@ -148,15 +127,56 @@ impl Searching {
     }
 }
 
-/// The plan of a request's query within its filters.
-fn plan(
+/// FILTER and GEOFILTER.
+#[derive(Copy, Clone, Default)]
+pub(crate) struct Filters<'a> {
+    numbers: &'a [NumericFilter],
+    area: Option<&'a GeoFilter>,
+}
+
+/// The plan of a query within filters, and its scorer.
+///
+/// # Errors
+/// RediSearch's, in its order: language, scorer, format, parameters, query.
+pub(crate) fn plan(
     rules: &Rules,
-    request: &Search,
+    query: &Query,
+    filters: Filters<'_>,
+    context: Context,
+) -> Result<(Planned, Scorer), Error> {
+    let definition = &rules.definition;
+    let language = query.language()?;
+    let scorer = query.scorer(Scorer::parse)?.unwrap_or_default();
+    query.check_format(context.is_resp3, definition.source == crate::schema::Source::Json)?;
+    let mut params = Params::default();
+    for parameter in &query.parameters {
+        params.insert(&parameter.name, &parameter.value)?;
+    }
+    let stopwords = (!query.no_stopwords).then_some(&rules.stopwords);
+    let options = Options {
+        dialect: query.dialect as u8,
+        stopwords,
+        language: language.or(definition.language).unwrap_or_default(),
+        verbatim: query.verbatim,
+        expander: query.expander.as_deref(),
+        synonyms: Some(&rules.synonyms),
+        ..Options::new(definition, &rules.stopwords, &params)
+    };
+    if let Some(filter) = filters.area {
+        filter.check()?;
+    }
+    let root = parse(&query.text, &options)?;
+    Ok((plan_within(rules, query, filters, &options, &root, context.bounds)?, scorer))
+}
+
+fn plan_within(
+    rules: &Rules,
+    query: &Query,
+    filters: Filters<'_>,
     options: &Options<'_>,
     root: &Node,
     bounds: Bounds,
 ) -> Result<Planned, Error> {
-    let query = &request.query;
     let slop = query.slop.and_then(|slop| u32::try_from(slop).ok());
     let mut planner = Planner::new(&rules.definition, bounds, slop, query.in_order);
     if !query.fields.is_empty() {
@@ -164,9 +184,9 @@ fn plan(
         planner = planner.within(mask);
     }
     let mut planned = planner.plan(root)?;
-    let mut filters: Vec<Plan> =
-        request.filters.iter().map(|filter| numbers(&rules.definition, filter)).collect();
-    filters.extend(request.geo_filter.iter().map(|filter| points(&rules.definition, filter)));
+    let Filters { numbers: ranges, area } = filters;
+    let mut filters: Vec<Plan> = ranges.iter().map(|filter| numbers(&rules.definition, filter)).collect();
+    filters.extend(area.iter().map(|filter| points(&rules.definition, filter)));
     filters.extend(query.keys.clone().map(Plan::Keys));
     if !filters.is_empty() {
         filters.push(std::mem::replace(&mut planned.plan, Plan::All));
@@ -202,7 +222,7 @@ fn points(definition: &Definition, filter: &GeoFilter) -> Plan {
 }
 
 /// The name that the query gives the distances of its vectors.
-fn distance_field(planned: &Planned) -> Option<Box<[u8]>> {
+pub(crate) fn distance_field(planned: &Planned) -> Option<Box<[u8]>> {
     planned.nearest.iter().chain(&planned.ranges).find_map(|query| query.distance_field.clone())
 }
 
