@@ -149,6 +149,7 @@ impl Catalogue {
         let _turn = lock(&self.turn);
         let published = self.published.load_full();
         let before = published.find(name).ok_or_else(|| Error::new("Unknown index name"))?;
+        before.count_use();
         let altered = change(&before.index().rules().definition)?;
         // A scan that is under way is repeated for the whole definition.
         let scans = !altered.skip_initial_scan || !before.progress().is_done();
@@ -181,8 +182,13 @@ impl Catalogue {
     pub fn add_alias(&self, alias: &[u8], index: &[u8], moves: bool) -> Result<(), Error> {
         let _turn = lock(&self.turn);
         let published = self.published.load_full();
-        if !published.by_name.contains_key(index) {
+        let Some(own) = published.by_name.get(index) else {
             return Err(Error::new("Unknown index name (or name is an alias itself)"));
+        };
+        own.count_use();
+        // As RediSearch counts: the alias is taken from one index, and given to one.
+        if moves {
+            published.find(alias).iter().for_each(|before| before.count_use());
         }
         if !moves && published.aliases.contains_key(alias) {
             return Err(Error::new("Alias already exists"));
@@ -203,6 +209,7 @@ impl Catalogue {
     pub fn remove_alias(&self, alias: &[u8]) -> Result<(), Error> {
         let _turn = lock(&self.turn);
         let mut left = self.published.load_full().clone_names();
+        left.find(alias).filter(|_| left.aliases.contains_key(alias)).iter().for_each(|of| of.count_use());
         left.aliases.remove(alias).ok_or_else(|| Error::new("Alias does not exist"))?;
         self.publish(left, None);
         Ok(())

@@ -1,9 +1,10 @@
 //! One index over keys: its structures, and how a key's value is read for it.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use martlet_base::clock::monotonic;
 use martlet_base::sync::lock;
 use martlet_keyspace::{Entry, Key};
 use martlet_search::Error;
@@ -31,7 +32,19 @@ pub struct KeyIndex {
     scan: Mutex<Option<Arc<Scan>>>,
     /// A collection is ordered, or under way.
     is_collected: AtomicBool,
+    usage: Arc<Usage>,
 }
+
+/// How an index was used.
+#[derive(Debug, Default)]
+struct Usage {
+    uses: AtomicU64,
+    /// By dialect, from 1, whether a query was in it.
+    dialects: [AtomicBool; DIALECTS],
+}
+
+/// How many dialects the query language has.
+pub const DIALECTS: usize = 4;
 
 /// A thread's means to read documents.
 #[derive(Default)]
@@ -51,7 +64,7 @@ impl KeyIndex {
     /// FILTER is no expression.
     pub(crate) fn new(definition: Definition, partitions: usize) -> Result<KeyIndex, Error> {
         let filter = Filter::of(&definition)?;
-        KeyIndex::over(Arc::new(Index::new(definition, partitions)), filter)
+        KeyIndex::over(Arc::new(Index::new(definition, partitions)), filter, Arc::default())
     }
 
     /// The same index with a definition that has more fields.
@@ -61,7 +74,7 @@ impl KeyIndex {
     pub(crate) fn altered(&self, definition: Definition) -> Result<KeyIndex, Error> {
         let filter = Filter::of(&definition)?;
         self.index.extend(definition);
-        KeyIndex::over(Arc::clone(&self.index), filter)
+        KeyIndex::over(Arc::clone(&self.index), filter, Arc::clone(&self.usage))
     }
 
     /// The same index without documents.
@@ -70,10 +83,10 @@ impl KeyIndex {
     /// FILTER is no expression.
     pub(crate) fn emptied(&self) -> Result<KeyIndex, Error> {
         let filter = Filter::of(&self.index.rules().definition)?;
-        KeyIndex::over(Arc::new(self.index.emptied()), filter)
+        KeyIndex::over(Arc::new(self.index.emptied()), filter, Arc::clone(&self.usage))
     }
 
-    fn over(index: Arc<Index>, filter: Option<Filter>) -> Result<KeyIndex, Error> {
+    fn over(index: Arc<Index>, filter: Option<Filter>, usage: Arc<Usage>) -> Result<KeyIndex, Error> {
         let Rules { definition, .. } = &*index.rules();
         let paths = match definition.source {
             Source::Hash => Paths::default(),
@@ -93,7 +106,33 @@ impl KeyIndex {
             filter,
             scan: Mutex::default(),
             is_collected: AtomicBool::default(),
+            usage,
         })
+    }
+
+    /// Counts a command that has asked for the index by its name or alias.
+    pub fn count_use(&self) {
+        self.usage.uses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many commands have asked for the index.
+    pub fn uses(&self) -> u64 {
+        self.usage.uses.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a query of the index was in a dialect, 1 to 4.
+    pub fn count_dialect(&self, dialect: u32) {
+        let place = usize::try_from(dialect).ok().and_then(|dialect| dialect.checked_sub(1));
+        if let Some(used) = place.and_then(|place| self.usage.dialects.get(place))
+            && !used.load(Ordering::Relaxed)
+        {
+            used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether queries were in each of the dialects.
+    pub fn dialects(&self) -> [bool; DIALECTS] {
+        std::array::from_fn(|place| self.usage.dialects[place].load(Ordering::Relaxed))
     }
 
     /// The index itself.
@@ -135,13 +174,18 @@ impl KeyIndex {
     /// Brings the index up to date for a key, whose shard is locked. `entry` is the key's, if it is there.
     pub(crate) fn follow(&self, key: &Key<'_>, entry: Option<&Entry<'_>>, now_ms: i64) {
         let is_document = entry.is_some_and(|entry| {
-            self.with_document(key.bytes, entry, now_ms, |content| match self.index.put(key.hash, content) {
-                Ok(_) => true,
-                Err(failure) => {
-                    self.index.failed(key.bytes, failure);
-                    false
+            let began = monotonic();
+            let is_document = self.with_document(key.bytes, entry, now_ms, |content| {
+                match self.index.put(key.hash, content) {
+                    Ok(_) => true,
+                    Err(failure) => {
+                        self.index.failed(key.bytes, failure);
+                        false
+                    }
                 }
-            })
+            });
+            self.index.spent(key.hash, began.elapsed());
+            is_document
         });
         if !is_document {
             self.index.remove(key.hash, key.bytes);

@@ -25,7 +25,7 @@ mod testing;
 pub use access::Access;
 pub use catalogue::{Catalogue, INDEXES_MAX};
 pub use definitions::{Changed, Command};
-pub use index::KeyIndex;
+pub use index::{DIALECTS, KeyIndex};
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
 pub use run::{Results, Row, Run};

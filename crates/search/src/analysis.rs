@@ -326,7 +326,7 @@ impl Reader<'_> {
     fn points(&mut self, value: &Value<'_>) -> Result<(), Error> {
         match value {
             Value::Text(text) => {
-                let point = parse_point(text).ok_or_else(|| Error::new("Invalid geo string"))?;
+                let point = parse_point(text)?;
                 self.content.numbers.push((self.field, point.score() as f64));
             }
             Value::Several(values) => {
@@ -400,10 +400,18 @@ pub fn parse_number(text: &[u8]) -> Option<f64> {
 }
 
 /// A point from "longitude,latitude", or with a space between.
-pub fn parse_point(text: &[u8]) -> Option<Point> {
-    let at = text.iter().position(|&byte| byte == b',' || byte == b' ')?;
-    let (longitude, latitude) = (&text[..at], text[at + 1..].trim_ascii());
-    Point::new(parse_number(longitude)?, parse_number(latitude)?)
+///
+/// # Errors
+/// The text has no two numbers, or they are beyond what a point may have.
+pub fn parse_point(text: &[u8]) -> Result<Point, Error> {
+    let at = text.iter().position(|&byte| byte == b',' || byte == b' ');
+    let numbers = at.and_then(|at| {
+        let (longitude, latitude) = (&text[..at], text[at + 1..].trim_ascii());
+        Some((parse_number(longitude)?, parse_number(latitude)?))
+    });
+    let (longitude, latitude) = numbers.ok_or_else(|| Error::new("Invalid geo string"))?;
+    Point::new(longitude, latitude)
+        .ok_or_else(|| Error::new(format!("Invalid geo coordinates: {longitude:.6}, {latitude:.6}")))
 }
 
 /// The value by which results are sorted.

@@ -5,9 +5,11 @@
 //! queries leave these out by the set of live ids.
 
 pub mod bits;
+pub mod census;
 pub mod content;
 pub mod dictionary;
 pub mod documents;
+pub mod names;
 pub mod numbers;
 pub mod partition;
 pub mod postings;

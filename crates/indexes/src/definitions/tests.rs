@@ -89,3 +89,23 @@ fn the_list_of_commands_makes_the_same_catalogue() {
     assert_eq!(after.replace(&broken, MEMORY).len(), 1);
     assert_eq!(after.indexes().len(), 1);
 }
+
+#[test]
+fn commands_that_name_an_index_are_counted() {
+    let catalogue = catalogue();
+    for (command, uses) in [
+        ("FT.CREATE i SCHEMA t TEXT", 0),
+        ("FT.ALTER i SCHEMA ADD n NUMERIC", 1),
+        ("FT.ALIASADD a i", 2),
+        ("FT.ALIASUPDATE a i", 4),
+        ("FT.ALIASDEL a", 5),
+        ("FT.ALIASDEL i", 5),
+    ] {
+        run(&catalogue, command);
+        let index = catalogue.find(b"i").unwrap();
+        assert_eq!(index.uses(), uses, "{command}");
+        index.count_dialect(3);
+        index.count_dialect(9);
+        assert_eq!(index.dialects(), [false, false, true, false]);
+    }
+}

@@ -72,9 +72,11 @@ fn values_of_hashes() {
         let error = format!("Some(1) Invalid numeric value: '{number}'");
         assert_eq!(analysed(&definition, &[("n", text(number))]), error);
     }
-    for point in ["1", "1,200", ""] {
+    for point in ["1", "1,2,3", ""] {
         assert_eq!(analysed(&definition, &[("l", text(point))]), "Some(2) Invalid geo string");
     }
+    let error = "Some(2) Invalid geo coordinates: 1.000000, 200.000000";
+    assert_eq!(analysed(&definition, &[("l", text("1,200"))]), error);
     let error = "Some(3) Could not add vector with blob size 3 (expected size 4)";
     assert_eq!(analysed(&definition, &[("v", text("abc"))]), error);
 }

@@ -168,6 +168,15 @@ impl<V> Dictionary<V> {
         self.order.iter().filter_map(|&at| self.at(at))
     }
 
+    /// The values at up to `count` places from `place` on, in no order, and the place at which to continue,
+    /// if there are more.
+    pub fn values(&self, place: usize, count: usize) -> (impl Iterator<Item = &V>, Option<usize>) {
+        let end = place.saturating_add(count).min(self.slots.len());
+        let slots = self.slots.get(place..end).unwrap_or_default();
+        let values = slots.iter().flatten().map(|slot| &slot.value);
+        (values, (end < self.slots.len()).then_some(end))
+    }
+
     /// Passes over up to `count` places from `place` on, in no order: values of which `keep` is false are
     /// removed with their names. Returns the place at which to continue, or none at the end.
     pub fn sweep(

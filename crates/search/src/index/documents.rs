@@ -97,6 +97,8 @@ pub struct Documents {
     by_key: HashTable<DocId>,
     total_length: u64,
     heap: usize,
+    /// The part of the heap that values have by which results are sorted.
+    sortables: usize,
 }
 
 impl Documents {
@@ -125,7 +127,17 @@ impl Documents {
         self.heap
             + self.pages.capacity() * size_of::<Page>()
             + self.pages.iter().map(Page::heap_bytes).sum::<usize>()
-            + self.by_key.capacity() * (size_of::<DocId>() + 1)
+            + self.key_table_bytes()
+    }
+
+    /// Bytes of [`Documents::heap_bytes`] that the values have by which results are sorted.
+    pub fn sortable_bytes(&self) -> usize {
+        self.sortables
+    }
+
+    /// Bytes of [`Documents::heap_bytes`] that the table from key to document has.
+    pub fn key_table_bytes(&self) -> usize {
+        self.by_key.capacity() * (size_of::<DocId>() + 1)
     }
 
     fn page(&self, id: DocId) -> Option<&Page> {
@@ -162,6 +174,7 @@ impl Documents {
         }
         self.total_length += u64::from(rank.length);
         self.heap += heap_of(&document);
+        self.sortables += sortables_of(&document);
         let hash = hash_bytes(&document.key);
         if let Some(page) = self.pages.back_mut() {
             let at = id as usize % PAGE;
@@ -193,6 +206,7 @@ impl Documents {
         }
         self.total_length -= u64::from(length);
         self.heap -= heap_of(&document);
+        self.sortables -= sortables_of(&document);
         while self.pages.len() > 1 && self.pages.front().is_some_and(|page| page.count == 0) {
             self.pages.pop_front();
             self.first += 1;
@@ -243,15 +257,18 @@ impl Documents {
     }
 }
 
-fn heap_of(document: &Document) -> usize {
+fn sortables_of(document: &Document) -> usize {
     let texts = document.sortables.iter().map(|value| match value {
         Sortable::Text(text) => text.len(),
         _ => 0,
     });
+    size_of_val(&*document.sortables) + texts.sum::<usize>()
+}
+
+fn heap_of(document: &Document) -> usize {
     size_of::<Document>()
         + document.key.len()
-        + size_of_val(&*document.sortables)
-        + texts.sum::<usize>()
+        + sortables_of(document)
         + document.payload.as_ref().map_or(0, |payload| payload.len())
         + size_of_val(&*document.vectors)
 }

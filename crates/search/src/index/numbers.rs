@@ -101,6 +101,11 @@ impl Numbers {
         self.order.is_empty()
     }
 
+    /// Pages of values in order.
+    pub fn blocks(&self) -> usize {
+        self.order.pages()
+    }
+
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.order.heap_bytes()

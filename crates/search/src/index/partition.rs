@@ -40,9 +40,22 @@ pub struct Partition {
     collection: Collection,
     /// How often names were removed from dictionaries: numbers of names hold as long as this stays.
     removals: u64,
+    offsets: Offsets,
+    collected_bytes: u64,
     positions: Vec<u8>,
     /// The numbers of a document's terms while it is added.
     located: Vec<u32>,
+}
+
+/// Sums over all documents that were added to a partition.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offsets {
+    /// Entries, those of tags and numbers included.
+    pub records: u64,
+    /// The places of terms in documents.
+    pub places: u64,
+    /// Bytes in which these are coded.
+    pub bytes: u64,
 }
 
 /// How far a collection of dead entries has come.
@@ -81,6 +94,8 @@ impl Partition {
             dead: 0,
             collection: Collection::Idle,
             removals: 0,
+            offsets: Offsets::default(),
+            collected_bytes: 0,
             positions: Vec::new(),
             located: Vec::new(),
         };
@@ -135,6 +150,31 @@ impl Partition {
     /// While this stays equal, a number of a term or tag means the same name.
     pub fn removals(&self) -> u64 {
         self.removals
+    }
+
+    /// Sums over all documents that were added so far.
+    pub fn offsets(&self) -> Offsets {
+        self.offsets
+    }
+
+    /// Bytes that collections have freed.
+    pub fn collected_bytes(&self) -> u64 {
+        self.collected_bytes
+    }
+
+    /// Whether a collection is under way.
+    pub fn is_collecting(&self) -> bool {
+        self.collection != Collection::Idle
+    }
+
+    /// Whether a live document has one of these postings.
+    pub fn has_live(&self, layout: Layout, postings: &Postings) -> bool {
+        let documents = &self.documents;
+        let mut is_live = postings.last().is_some_and(|id| documents.is_live(id));
+        if !is_live {
+            postings.all(layout, |entry| is_live |= documents.is_live(entry.doc));
+        }
+        is_live
     }
 
     /// Whether a key's document has this fingerprint: equal contents need not be indexed again.
@@ -212,10 +252,15 @@ impl Partition {
             }
         }
         let mut located = self.located.iter();
+        let offsets = &mut self.offsets;
+        offsets.records += (content.tags.len() + content.numbers.len()) as u64;
         content.terms.each(|term| {
             positions.clear();
+            offsets.records += 1;
             if layout.positions {
                 encode_positions(positions, term.positions);
+                offsets.places += term.positions.len() as u64;
+                offsets.bytes += positions.len() as u64;
             }
             let number = terms.add_located(term.name, located.next().copied().unwrap_or(u32::MAX));
             if let Some(postings) = terms.at_mut(number) {
@@ -279,10 +324,12 @@ impl Partition {
             self.collection = Collection::Terms(0);
         }
         let (documents, layout) = (&self.documents, self.layout);
-        let mut removals = 0;
+        let (mut removals, mut collected_bytes) = (0, 0);
         let mut sweep = |names: &mut Dictionary<Postings>, place, layout| {
             names.sweep(place, count, |postings| {
+                let before = postings.heap_bytes();
                 postings.retain(layout, |id| documents.is_live(id));
+                collected_bytes += before.saturating_sub(postings.heap_bytes()) as u64;
                 removals += u64::from(postings.is_empty());
                 !postings.is_empty()
             })
@@ -308,6 +355,7 @@ impl Partition {
             },
         };
         self.removals += removals;
+        self.collected_bytes += collected_bytes;
         self.collection == Collection::Idle
     }
 }

@@ -114,6 +114,11 @@ impl Postings {
         (self.len > 0).then_some(self.last)
     }
 
+    /// Blocks, the open one included.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len() + usize::from(self.tail_len > 0)
+    }
+
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<Block>()

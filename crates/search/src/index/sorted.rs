@@ -29,6 +29,11 @@ impl<T: Copy> Sorted<T> {
         self.len == 0
     }
 
+    /// How many pages there are.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.pages.capacity() * size_of::<Vec<T>>()

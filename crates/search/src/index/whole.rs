@@ -5,6 +5,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use martlet_base::clock::monotonic;
 
 use super::content::Content;
 use super::documents::{Document, VectorOf};
@@ -45,9 +48,28 @@ pub struct Index {
     rules: RwLock<Arc<Rules>>,
     partitions: Box<[RwLock<Partition>]>,
     sequence: AtomicU64,
+    /// By partition the time, nanoseconds, that documents have taken.
+    indexing_ns: Box<[Spent]>,
+    collections: Mutex<Collections>,
     /// Of the whole index, and by field.
     failures: Mutex<(Failures, Vec<Failures>)>,
     wants_collection: AtomicBool,
+}
+
+/// A time, nanoseconds. Each has its own cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Spent(AtomicU64);
+
+/// Collections so far.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collections {
+    /// Steps that had something to collect.
+    pub cycles: u64,
+    /// The time that they took.
+    pub total: Duration,
+    /// The time of the last one.
+    pub last: Duration,
 }
 
 impl Rules {
@@ -66,12 +88,15 @@ impl Index {
     /// An empty index with this number of partitions.
     pub fn new(definition: Definition, partitions: usize) -> Index {
         let new = |_| RwLock::new(Partition::new(&definition));
+        let indexing_ns = (0..partitions.max(1)).map(|_| Spent::default()).collect();
         let partitions = (0..partitions.max(1)).map(new).collect();
         let failures = (Failures::default(), vec![Failures::default(); definition.fields.len()]);
         Index {
             rules: RwLock::new(Arc::new(Rules::new(definition, Arc::default(), &[]))),
             partitions,
             sequence: AtomicU64::new(0),
+            indexing_ns,
+            collections: Mutex::default(),
             failures: Mutex::new(failures),
             wants_collection: AtomicBool::default(),
         }
@@ -208,6 +233,23 @@ impl Index {
         }
     }
 
+    /// Counts the time that a document has taken, whose key has this hash.
+    pub fn spent(&self, key_hash: u64, time: Duration) {
+        if let Some(spent) = self.indexing_ns.get(self.number_of(key_hash)) {
+            spent.0.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// The time that documents have taken so far.
+    pub fn indexing_time(&self) -> Duration {
+        Duration::from_nanos(self.indexing_ns.iter().map(|spent| spent.0.load(Ordering::Relaxed)).sum())
+    }
+
+    /// The collections so far.
+    pub fn collections(&self) -> Collections {
+        *self.collections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Documents that could not be indexed: of the whole index, and by field.
     pub fn failures(&self) -> (Failures, Vec<Failures>) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -271,11 +313,20 @@ impl Index {
     /// `count` terms of each partition. Returns whether there is more to do.
     pub fn collect(&self, count: usize) -> bool {
         self.wants_collection.store(false, Ordering::Relaxed);
-        let mut more = false;
+        let (mut more, began) = (false, monotonic());
+        let mut is_needed = false;
         for partition in &self.partitions {
             if partition.read().unwrap_or_else(PoisonError::into_inner).wants_collection() {
+                is_needed = true;
                 more |= !partition.write().unwrap_or_else(PoisonError::into_inner).collect(count);
             }
+        }
+        if is_needed {
+            let mut collections = self.collections.lock().unwrap_or_else(PoisonError::into_inner);
+            collections.cycles += 1;
+            let last = began.elapsed();
+            collections.last = last;
+            collections.total += last;
         }
         more
     }

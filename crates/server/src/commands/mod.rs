@@ -124,6 +124,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     scripting::COMMANDS,
     search::definitions::COMMANDS,
     search::find::COMMANDS,
+    search::info::COMMANDS,
     server::COMMANDS,
     crate::runtime::transaction::COMMANDS,
 ];

@@ -38,6 +38,7 @@ fn search(call: &mut Call<'_>) -> Outcome {
     let request = Search::parse(&words[2..], &limits).map_err(text)?;
     let name = String::from_utf8_lossy(words[1]);
     let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
+    index.count_dialect(request.query.dialect);
     let context =
         Context { results_max: limits.search_results, is_resp3: call.reply.is_resp3(), ..Context::default() };
     let run = Run::new(index, request, context).map_err(text)?;

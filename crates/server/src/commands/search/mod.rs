@@ -2,11 +2,13 @@
 
 pub mod definitions;
 pub mod find;
+pub mod info;
 
 use std::sync::Arc;
 
 use martlet_command::{Error, Group};
 use martlet_indexes::KeyIndex;
+use martlet_protocol::reply::Reply;
 use martlet_spec::module;
 
 use super::Call;
@@ -25,7 +27,10 @@ fn readable_index(call: &mut Call<'_>, name: &[u8]) -> Result<Option<Arc<KeyInde
     let index = call.worker.shared.indexes.find(name);
     match index {
         Some(index) if !may_use(call, &index, false) => Err(DENIED),
-        index => Ok(index),
+        index => {
+            index.iter().for_each(|index| index.count_use());
+            Ok(index)
+        }
     }
 }
 
@@ -35,4 +40,12 @@ fn may_use(call: &Call<'_>, index: &KeyIndex, writes: bool) -> bool {
     let prefixes = &rules.definition.prefixes;
     let own = prefixes.iter().all(|prefix| user.may_use_prefix(prefix, writes));
     own && (!prefixes.is_empty() || user.may_use_prefix(b"", writes))
+}
+
+/// Text that RediSearch sends as a simple string, which cannot hold a line break.
+fn text_line(reply: &mut Reply, text: &[u8]) {
+    match std::str::from_utf8(text) {
+        Ok(line) if !line.contains(['\r', '\n']) => reply.simple(line),
+        _ => reply.bulk(text),
+    }
 }
