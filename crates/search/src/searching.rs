@@ -3,6 +3,7 @@
 //! Errors come in RediSearch's order. No key is known here: where results are ordered by a field whose values
 //! the index does not keep, the caller gets the matches of a step, and offers them with their values.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::Error;
@@ -13,7 +14,7 @@ use crate::index::whole::{Index, Rules};
 use crate::query::ast::{FieldMask, Node};
 use crate::query::{Options, Params, parse};
 use crate::request::{GeoFilter, NumericFilter, Query, Search};
-use crate::schema::{Definition, FieldKind};
+use crate::schema::{Definition, FieldKind, Language};
 use martlet_types::geo::{Area, Point, Shape};
 use std::ops::Bound;
 
@@ -127,6 +128,60 @@ impl Searching {
     }
 }
 
+fn params(query: &Query) -> Result<Params, Error> {
+    let mut params = Params::default();
+    for parameter in &query.parameters {
+        params.insert(&parameter.name, &parameter.value)?;
+    }
+    Ok(params)
+}
+
+/// The settings with which a request's query is read.
+fn options<'o>(
+    rules: &'o Rules,
+    query: &'o Query,
+    language: Option<Language>,
+    params: &'o Params,
+) -> Options<'o> {
+    let definition = &rules.definition;
+    Options {
+        dialect: query.dialect as u8,
+        stopwords: (!query.no_stopwords).then_some(&rules.stopwords),
+        language: language.or(definition.language).unwrap_or_default(),
+        verbatim: query.verbatim,
+        expander: query.expander.as_deref(),
+        synonyms: Some(&rules.synonyms),
+        ..Options::new(definition, &rules.stopwords, params)
+    }
+}
+
+/// The tree of a query as FT.EXPLAIN prints it. INKEYS stands above it, with the numbers of the keys'
+/// documents, from 1, in the order in which the index has come to know them.
+///
+/// # Errors
+/// RediSearch's, for the query.
+pub fn explain(index: &Index, query: &Query) -> Result<Vec<u8>, Error> {
+    let (rules, language, params) = (index.rules(), query.language()?, params(query)?);
+    query.scorer(Scorer::parse)?;
+    let root = parse(&query.text, &options(&rules, query, language, &params))?;
+    let tree = crate::query::explain(&root, &rules.definition);
+    let Some(keys) = &query.keys else { return Ok(tree) };
+    let mut ids = BTreeSet::new();
+    for partition in (0..index.partitions()).filter_map(|number| index.partition(number)) {
+        let documents = partition.documents();
+        let found = keys.iter().filter_map(|key| documents.find(key));
+        ids.extend(found.map(|id| documents.rank(id).sequence + 1));
+    }
+    let ids: String = ids.into_iter().map(|id| format!("{id},")).collect();
+    let mut within = format!("INTERSECT {{\n  IDS {{{ids}}}\n").into_bytes();
+    for line in tree.split_inclusive(|byte| *byte == b'\n') {
+        within.extend_from_slice(b"  ");
+        within.extend_from_slice(line);
+    }
+    within.extend_from_slice(b"}\n");
+    Ok(within)
+}
+
 /// FILTER and GEOFILTER.
 #[derive(Copy, Clone, Default)]
 pub(crate) struct Filters<'a> {
@@ -144,24 +199,10 @@ pub(crate) fn plan(
     filters: Filters<'_>,
     context: Context,
 ) -> Result<(Planned, Scorer), Error> {
-    let definition = &rules.definition;
-    let language = query.language()?;
-    let scorer = query.scorer(Scorer::parse)?.unwrap_or_default();
-    query.check_format(context.is_resp3, definition.source == crate::schema::Source::Json)?;
-    let mut params = Params::default();
-    for parameter in &query.parameters {
-        params.insert(&parameter.name, &parameter.value)?;
-    }
-    let stopwords = (!query.no_stopwords).then_some(&rules.stopwords);
-    let options = Options {
-        dialect: query.dialect as u8,
-        stopwords,
-        language: language.or(definition.language).unwrap_or_default(),
-        verbatim: query.verbatim,
-        expander: query.expander.as_deref(),
-        synonyms: Some(&rules.synonyms),
-        ..Options::new(definition, &rules.stopwords, &params)
-    };
+    let (language, scorer) = (query.language()?, query.scorer(Scorer::parse)?.unwrap_or_default());
+    query.check_format(context.is_resp3, rules.definition.source == crate::schema::Source::Json)?;
+    let params = params(query)?;
+    let options = options(rules, query, language, &params);
     if let Some(filter) = filters.area {
         filter.check()?;
     }

@@ -123,8 +123,10 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     replicaof::COMMANDS,
     scripting::COMMANDS,
     search::definitions::COMMANDS,
+    search::explain::COMMANDS,
     search::find::COMMANDS,
     search::info::COMMANDS,
+    search::tags::COMMANDS,
     server::COMMANDS,
     crate::runtime::transaction::COMMANDS,
 ];

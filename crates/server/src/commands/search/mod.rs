@@ -1,8 +1,10 @@
 //! The FT family: indexes, searches, aggregations.
 
 pub mod definitions;
+pub mod explain;
 pub mod find;
 pub mod info;
+pub mod tags;
 
 use std::sync::Arc;
 
