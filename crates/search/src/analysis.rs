@@ -1,18 +1,23 @@
 //! A document's way into an index: its fields' values become terms, tags, numbers and vectors.
 //!
-//! A document of which one field cannot be indexed is not indexed at all, as in RediSearch.
+//! A document of which one field cannot be indexed is not indexed at all, as in RediSearch. Of a text that is
+//! no shape only the field is left out.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use martlet_base::hash::hash_bytes;
 use martlet_types::geo::Point;
 
 use crate::error::Error;
+use crate::geometry::Shape;
 use crate::index::content::Content;
 use crate::index::documents::Sortable;
 use crate::index::vectors;
 use crate::number::parse_c;
-use crate::schema::{Definition, Element, Field, FieldKind, Language, Source, Tag, Text, Vector};
+use crate::schema::{
+    Coordinates, Definition, Element, Field, FieldKind, Language, Source, Tag, Text, Vector,
+};
 use crate::synonyms::Synonyms;
 use crate::text::fold::folded;
 use crate::text::stopwords::Stopwords;
@@ -208,7 +213,7 @@ impl Reader<'_> {
             FieldKind::Numeric => self.numbers(value),
             FieldKind::Geo => self.points(value),
             FieldKind::Vector(vector) => self.vector(vector, value),
-            FieldKind::GeoShape(_) => Ok(()),
+            FieldKind::GeoShape(coordinates) => self.shape(*coordinates, value),
         }
     }
 
@@ -339,6 +344,30 @@ impl Reader<'_> {
                 }
             }
             _ => return Err(unsupported(value, "GEO")),
+        }
+        Ok(())
+    }
+
+    /// A text that is no shape is noted, and the document indexed without it.
+    fn shape(&mut self, coordinates: Coordinates, value: &Value<'_>) -> Result<(), Error> {
+        match value {
+            Value::Text(text) => match Shape::parse(text, coordinates) {
+                Ok(shape) => self.content.shapes.push((self.field, Arc::new(shape))),
+                Err(error) => {
+                    let error = Error::new(format!("Error indexing geoshape: {}", error.text()));
+                    self.content.failures.push(Failure { field: Some(self.field), error });
+                }
+            },
+            Value::Number(_) => {
+                return Err(Error::new("Invalid JSON type: Numeric type can represent only NUMERIC field"));
+            }
+            Value::Bool(_) => {
+                return Err(Error::new("Invalid JSON type: Boolean type can be represent only TAG field"));
+            }
+            Value::Several(_) => {
+                return Err(Error::new("Invalid JSON type: Array type cannot represent GEOMETRY field"));
+            }
+            Value::Object | Value::Missing => return Err(unsupported(value, "GEOMETRY")),
         }
         Ok(())
     }

@@ -16,11 +16,12 @@ mod planner;
 mod prepared;
 mod run;
 mod score;
+mod shapes;
 
 pub use best::{Best, Hit, Ranking};
 pub use evaluation::{Evaluation, Match, Scores};
 pub use plan::{Children, Expansion, Order, Plan};
-pub use planner::{Bounds, Planned, Planner};
+pub use planner::{Bounds, Planned, Planner, ShapeQuery};
 pub use prepared::Prepared;
 pub use run::Run;
 pub use score::{Explanation, Scorer, Scoring};

@@ -13,6 +13,7 @@ pub mod names;
 pub mod numbers;
 pub mod partition;
 pub mod postings;
+pub mod shapes;
 pub mod sorted;
 pub mod statistics;
 mod varint;

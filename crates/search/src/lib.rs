@@ -9,6 +9,7 @@ pub mod definition;
 pub mod dictionaries;
 pub mod error;
 pub mod exec;
+pub mod geometry;
 pub mod index;
 pub mod number;
 pub mod query;

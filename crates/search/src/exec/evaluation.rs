@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::expand::Walk;
 use super::plan::Plan;
-use super::planner::Planned;
+use super::planner::{Planned, ShapeQuery};
 use super::prepared::Prepared;
 use super::run::Run;
 use super::score::{Explanation, Scorer, Scoring};
+use super::shapes::ShapeSearch;
 use crate::Error;
 use crate::index::DocId;
 use crate::index::bits::Bits;
@@ -70,6 +71,8 @@ impl<'a> Match<'a> {
 enum Stage {
     /// The vectors of a range are looked for.
     Range(usize),
+    /// The shapes of a query are looked for.
+    Shapes(usize),
     /// The names of the plan are counted in a partition.
     Count(usize),
     /// The names that patterns stand for are looked for.
@@ -89,10 +92,12 @@ pub struct Evaluation {
     plan: Arc<Plan>,
     prepared: Arc<Prepared>,
     ranges: Vec<VectorQuery>,
+    shapes: Vec<ShapeQuery>,
     nearest: Option<VectorQuery>,
     scores: Option<Scores>,
     statistics: Statistics,
     stage: Stage,
+    shape_search: Option<ShapeSearch>,
     walk: Walk,
     run: Option<Run>,
     /// The documents among which the nearest are looked for, by partition; empty if all are.
@@ -115,9 +120,11 @@ impl Evaluation {
             plan: Arc::new(planned.plan),
             prepared: Arc::default(),
             ranges: planned.ranges,
+            shapes: planned.shapes,
             nearest: planned.nearest,
             scores,
             stage: Stage::Range(0),
+            shape_search: None,
             walk: Walk::new(),
             run: None,
             among: Vec::new(),
@@ -134,6 +141,7 @@ impl Evaluation {
     pub fn step(&mut self, each: &mut dyn FnMut(Match<'_>)) {
         self.stage = match self.stage {
             Stage::Range(number) => self.look_for_range(number),
+            Stage::Shapes(number) => self.look_for_shapes(number),
             Stage::Count(partition) => self.count(partition),
             Stage::Expand => self.expand(),
             Stage::Run(partition) => self.go_on(partition, each),
@@ -151,7 +159,7 @@ impl Evaluation {
     }
 
     fn look_for_range(&mut self, number: usize) -> Stage {
-        let Some(query) = self.ranges.get(number) else { return Stage::Count(0) };
+        let Some(query) = self.ranges.get(number) else { return Stage::Shapes(0) };
         let mut near = HashMap::new();
         if let (Ok((vectors, components)), Near::Within(radius)) =
             (query_vector(&self.rules, query), query.near)
@@ -164,6 +172,15 @@ impl Evaluation {
         }
         self.prepared_mut().near.push(near);
         Stage::Range(number + 1)
+    }
+
+    fn look_for_shapes(&mut self, number: usize) -> Stage {
+        let Some(query) = self.shapes.get(number) else { return Stage::Count(0) };
+        let search = self.shape_search.get_or_insert_with(|| ShapeSearch::new(query));
+        let Some(found) = search.step(query, &self.index) else { return Stage::Shapes(number) };
+        self.shape_search = None;
+        self.prepared_mut().shapes.push(found);
+        Stage::Shapes(number + 1)
     }
 
     fn count(&mut self, partition: usize) -> Stage {

@@ -78,6 +78,11 @@ pub enum Plan {
         /// Their number there.
         number: usize,
     },
+    /// Documents whose shapes have been looked for: see [`Prepared`].
+    Shapes {
+        /// Their number there.
+        number: usize,
+    },
     /// The documents of these keys.
     Keys(Vec<Box<[u8]>>),
     /// Documents that are not found.

@@ -6,10 +6,13 @@ use martlet_types::geo::{Area, Point, Shape};
 
 use super::plan::{Expansion, Order, Plan};
 use crate::Error;
+use crate::geometry;
 use crate::index::numbers::Range;
-use crate::query::ast::{ALL_FIELDS, Circle, FieldMask, Intersect, Kind, Near, Node, Tag, VectorQuery};
+use crate::query::ast::{
+    self, ALL_FIELDS, Circle, FieldMask, Intersect, Kind, Near, Node, Relation, Tag, VectorQuery,
+};
 use crate::query::pattern::{self, TermPattern};
-use crate::schema::{Definition, FieldKind};
+use crate::schema::{Coordinates, Definition, FieldKind};
 
 /// How patterns are bounded, by parameters of the server.
 #[derive(Copy, Clone, Debug)]
@@ -26,13 +29,28 @@ impl Default for Bounds {
     }
 }
 
-/// A plan, and the vectors that must be looked for before it runs.
+/// A shape of a query.
+#[derive(Clone, Debug)]
+pub struct ShapeQuery {
+    /// The number of the field.
+    pub field: usize,
+    /// The field's coordinates.
+    pub coordinates: Coordinates,
+    /// How documents' shapes must stand to the query's.
+    pub relation: Relation,
+    /// The query's shape.
+    pub shape: geometry::Shape,
+}
+
+/// A plan, and the vectors and shapes that must be looked for before it runs.
 #[derive(Debug)]
 pub struct Planned {
     /// The plan of the filter. Where vectors of a range are meant it has [`Plan::Near`] with their number.
     pub plan: Plan,
     /// Ranges of vectors, by that number.
     pub ranges: Vec<VectorQuery>,
+    /// Shapes, by the number that [`Plan::Shapes`] has.
+    pub shapes: Vec<ShapeQuery>,
     /// The search for the nearest vectors among the plan's documents, if the query is one.
     pub nearest: Option<VectorQuery>,
 }
@@ -48,13 +66,23 @@ pub struct Planner<'a> {
     /// The text fields that terms are looked for in.
     mask: FieldMask,
     ranges: Vec<VectorQuery>,
+    shapes: Vec<ShapeQuery>,
     expansions: usize,
 }
 
 impl Planner<'_> {
     /// A planner with a query's SLOP and INORDER.
     pub fn new(definition: &Definition, bounds: Bounds, slop: Option<u32>, in_order: bool) -> Planner<'_> {
-        Planner { definition, bounds, slop, in_order, mask: ALL_FIELDS, ranges: Vec::new(), expansions: 0 }
+        Planner {
+            definition,
+            bounds,
+            slop,
+            in_order,
+            mask: ALL_FIELDS,
+            ranges: Vec::new(),
+            shapes: Vec::new(),
+            expansions: 0,
+        }
     }
 
     /// The same for terms in these text fields only (INFIELDS).
@@ -71,10 +99,11 @@ impl Planner<'_> {
             && let Near::Nearest(_) = query.near
         {
             let plan = query.filter.as_ref().map_or(Ok(Plan::All), |filter| self.node(filter))?;
-            return Ok(Planned { plan, ranges: self.ranges, nearest: Some((**query).clone()) });
+            let nearest = Some((**query).clone());
+            return Ok(Planned { plan, ranges: self.ranges, shapes: self.shapes, nearest });
         }
         let plan = self.node(root)?;
-        Ok(Planned { plan, ranges: self.ranges, nearest: None })
+        Ok(Planned { plan, ranges: self.ranges, shapes: self.shapes, nearest: None })
     }
 
     /// The number of a field.
@@ -111,7 +140,7 @@ impl Planner<'_> {
                 Plan::Numbers { field, range: Range { min, max }, weight }
             }
             Kind::Geo(circle) => self.circle(circle, weight)?,
-            Kind::Shape(_) => return Err(Error::new("GEOSHAPE is not supported")),
+            Kind::Shape(shape) => self.shape(shape)?,
             Kind::Missing(name) => Plan::Missing { field: self.field(name, |_| true)? },
             Kind::Vector(query) => {
                 self.ranges.push((**query).clone());
@@ -139,6 +168,22 @@ impl Planner<'_> {
         let Some(centre) = Point::new(circle.longitude, circle.latitude) else { return Ok(Plan::Nothing) };
         let shape = Shape::Circle { radius: circle.radius };
         Ok(Plan::Points { field, area: Box::new(Area::new(centre, shape, unit)), weight })
+    }
+
+    /// Fields without shapes have none that are found, as in RediSearch.
+    fn shape(&mut self, shape: &ast::Shape) -> Result<Plan, Error> {
+        let fields = &self.definition.fields;
+        let Some((field, coordinates)) = fields.iter().enumerate().find_map(|(at, field)| match field.kind {
+            FieldKind::GeoShape(coordinates) if field.name == shape.field => Some((at, coordinates)),
+            _ => None,
+        }) else {
+            return Ok(Plan::Nothing);
+        };
+        let relation = shape.relation;
+        let shape = geometry::Shape::parse(&shape.text, coordinates)
+            .map_err(|error| Error::new(format!("Error querying geoshape index: {}", error.text())))?;
+        self.shapes.push(ShapeQuery { field, coordinates, relation, shape });
+        Ok(Plan::Shapes { number: self.shapes.len() - 1 })
     }
 
     fn tags(&mut self, tag: &Tag, weight: f64) -> Result<Plan, Error> {

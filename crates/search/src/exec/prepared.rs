@@ -19,6 +19,8 @@ pub struct Prepared {
     pub(super) expansions: Vec<BTreeMap<Box<[u8]>, u64>>,
     /// The vectors of each [`Plan::Near`], by partition and id.
     pub(super) near: Vec<HashMap<(usize, DocId), f32>>,
+    /// The documents of each [`Plan::Shapes`], by partition, ascending.
+    pub(super) shapes: Vec<Vec<Vec<DocId>>>,
 }
 
 impl Prepared {

@@ -186,6 +186,10 @@ impl Binder<'_> {
                 ids.sort_unstable();
                 Kind::Ids(ids)
             }
+            Plan::Shapes { number } => {
+                let found = self.prepared.shapes.get(*number).and_then(|found| found.get(self.number));
+                Kind::Ids(found.cloned().unwrap_or_default())
+            }
             Plan::Keys(keys) => {
                 let documents = self.partition.documents();
                 let mut ids: Vec<DocId> = keys.iter().filter_map(|key| documents.find(key)).collect();

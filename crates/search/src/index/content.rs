@@ -1,9 +1,13 @@
 //! A document after its analysis, before it goes into a partition: nothing of it is locked.
 
+use std::sync::Arc;
+
 use hashbrown::HashTable;
 use martlet_base::hash::hash_bytes;
 
 use super::documents::Sortable;
+use crate::analysis::Failure;
+use crate::geometry::Shape;
 
 /// A document's terms: how often each stands in it, in which fields, where. It is filled, read and cleared,
 /// and keeps its memory.
@@ -157,6 +161,10 @@ pub struct Content {
     pub numbers: Vec<(usize, f64)>,
     /// The components of vectors by field.
     pub vectors: Vec<(usize, Vec<f32>)>,
+    /// Shapes by field.
+    pub shapes: Vec<(usize, Arc<Shape>)>,
+    /// Values that are no shapes: they alone are not indexed.
+    pub failures: Vec<Failure>,
     /// Fields that the document does not have, of those that index this.
     pub missing: Vec<usize>,
     /// The values of the sortable fields.
@@ -174,6 +182,8 @@ impl Content {
         self.tags.clear();
         self.numbers.clear();
         self.vectors.clear();
+        self.shapes.clear();
+        self.failures.clear();
         self.missing.clear();
         self.sortables.clear();
     }

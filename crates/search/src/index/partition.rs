@@ -7,6 +7,7 @@ use super::dictionary::Dictionary;
 use super::documents::{Document, Documents, Rank, VectorOf};
 use super::numbers::Numbers;
 use super::postings::{Entry, Layout, Postings, encode_positions};
+use super::shapes::Shapes;
 use super::vectors::Place;
 use crate::schema::{Definition, Field, FieldKind};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub enum FieldIndex {
     Tags(Dictionary<Postings>),
     /// Numbers; of points the numbers of their cells.
     Numbers(Numbers),
+    /// Shapes.
+    Shapes(Shapes),
 }
 
 /// See the [module docs](self).
@@ -73,7 +76,8 @@ fn index_of(field: &Field) -> FieldIndex {
         _ if field.no_index => FieldIndex::None,
         FieldKind::Tag(_) => FieldIndex::Tags(Dictionary::default()),
         FieldKind::Numeric | FieldKind::Geo => FieldIndex::Numbers(Numbers::default()),
-        FieldKind::Text(_) | FieldKind::GeoShape(_) | FieldKind::Vector(_) => FieldIndex::None,
+        FieldKind::GeoShape(coordinates) => FieldIndex::Shapes(Shapes::new(coordinates)),
+        FieldKind::Text(_) | FieldKind::Vector(_) => FieldIndex::None,
     }
 }
 
@@ -135,6 +139,19 @@ impl Partition {
             FieldIndex::Numbers(numbers) => Some(numbers),
             _ => None,
         }
+    }
+
+    /// The shapes of a field; none if it has none.
+    pub fn shapes(&self, field: usize) -> Option<&Shapes> {
+        match self.fields.get(field)? {
+            FieldIndex::Shapes(shapes) => Some(shapes),
+            _ => None,
+        }
+    }
+
+    /// Bytes that the shapes of all fields take.
+    pub fn shape_bytes(&self) -> usize {
+        (0..self.fields.len()).filter_map(|field| self.shapes(field)).map(Shapes::heap_bytes).sum()
     }
 
     /// The documents without a field.
@@ -217,9 +234,13 @@ impl Partition {
     fn take(&mut self, id: DocId) -> Option<Document> {
         let document = self.documents.remove(id)?;
         for field in &mut self.fields {
-            if let FieldIndex::Numbers(numbers) = field {
-                numbers.remove(id);
-                numbers.drop_pages(self.documents.first_id());
+            match field {
+                FieldIndex::Numbers(numbers) => {
+                    numbers.remove(id);
+                    numbers.drop_pages(self.documents.first_id());
+                }
+                FieldIndex::Shapes(shapes) => shapes.remove(id),
+                FieldIndex::None | FieldIndex::Tags(_) => {}
             }
         }
         document.vectors.iter().for_each(|vector| vector.place.unsettle());
@@ -288,6 +309,11 @@ impl Partition {
                 }
             }
         }
+        for (field, shape) in &content.shapes {
+            if let Some(FieldIndex::Shapes(shapes)) = self.fields.get_mut(*field) {
+                shapes.add(id, shape);
+            }
+        }
         for &field in &content.missing {
             if let Some(postings) = self.missing.get_mut(field) {
                 postings.push(Layout::IDS, alone);
@@ -304,6 +330,7 @@ impl Partition {
             FieldIndex::None => 0,
             FieldIndex::Tags(tags) => dictionary(tags),
             FieldIndex::Numbers(numbers) => numbers.heap_bytes(),
+            FieldIndex::Shapes(shapes) => shapes.heap_bytes(),
         });
         dictionary(&self.terms)
             + fields.sum::<usize>()

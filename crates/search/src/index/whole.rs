@@ -196,6 +196,9 @@ impl Index {
             old
         };
         forget(&rules, old);
+        for failure in content.failures.drain(..) {
+            self.failed(&content.key, failure);
+        }
         Ok(true)
     }
 
@@ -307,6 +310,11 @@ impl Index {
             keys.extend(partition.documents().scattered(count - keys.len()));
         }
         keys
+    }
+
+    /// Bytes that the shapes of all GEOSHAPE fields take; [`heap_bytes`](Index::heap_bytes) has them, too.
+    pub fn shape_bytes(&self) -> usize {
+        self.sum(|partition| partition.shape_bytes() as u64) as usize
     }
 
     /// Drops a part of what dead documents have left, if there is so much that it is worth while: about

@@ -42,14 +42,28 @@ fn bytes(vector: &[f32]) -> Vec<u8> {
 
 /// The keys of the matches, with their distances, in the order in which they come.
 fn matches(index: &Arc<Index>, text: &str, vector: &[f32], scores: bool) -> Vec<(String, f64, Option<f32>)> {
+    find(index, text, &bytes(vector), scores).unwrap()
+}
+
+fn try_matches(index: &Arc<Index>, text: &str, parameter: &[u8]) -> Result<Vec<String>, Error> {
+    Ok(find(index, text, parameter, false)?.into_iter().map(|one| one.0).collect())
+}
+
+/// The matches of a query whose parameter is `v`.
+fn find(
+    index: &Arc<Index>,
+    text: &str,
+    parameter: &[u8],
+    scores: bool,
+) -> Result<Vec<(String, f64, Option<f32>)>, Error> {
     let rules = index.rules();
     let mut params = Params::default();
-    params.insert(b"v", &bytes(vector)).unwrap();
+    params.insert(b"v", parameter).unwrap();
     let options = Options { dialect: 2, ..Options::new(&rules.definition, &rules.stopwords, &params) };
-    let root = query::parse(text.as_bytes(), &options).unwrap();
-    let planned = Planner::new(&rules.definition, Bounds::default(), None, false).plan(&root).unwrap();
+    let root = query::parse(text.as_bytes(), &options)?;
+    let planned = Planner::new(&rules.definition, Bounds::default(), None, false).plan(&root)?;
     let scores = scores.then(Scores::default);
-    let mut evaluation = Evaluation::new(Arc::clone(index), planned, scores).unwrap();
+    let mut evaluation = Evaluation::new(Arc::clone(index), planned, scores)?;
     let mut found = Vec::new();
     while !evaluation.is_done() {
         evaluation.step(&mut |one| {
@@ -57,7 +71,11 @@ fn matches(index: &Arc<Index>, text: &str, vector: &[f32], scores: bool) -> Vec<
             found.push((key, one.score, one.distance));
         });
     }
-    found
+    Ok(found)
+}
+
+fn keys_with(index: &Arc<Index>, text: &str, parameter: &[u8]) -> Vec<String> {
+    try_matches(index, text, parameter).unwrap()
 }
 
 fn keys(index: &Arc<Index>, text: &str) -> Vec<String> {
@@ -144,4 +162,123 @@ fn neighbours_among_the_documents_of_a_filter() {
         wanted.sort();
         assert_eq!(found, wanted, "seed {seed}");
     }
+}
+
+fn remove(index: &Index, key: &str) {
+    index.remove(hash_bytes(key.as_bytes()), key.as_bytes());
+}
+
+/// Well-known text of a shape somewhere between 0 and 100, now and then none.
+fn shape_text(random: &mut Random) -> String {
+    let (x, y, size) = (random.below(60), random.below(60), 1 + random.below(40));
+    match random.below(10) {
+        0..3 => format!("POINT({x} {y})"),
+        3 => "POLYGON((0 0, 10 10, 0 10, 10 0))".to_owned(),
+        4 => format!("POLYGON(({x} {y}, {} {y}, {x} {}))", x + size, (y + 2 * size).min(89)),
+        5 => format!(
+            "POLYGON(({x} {y}, {0} {y}, {0} {1}, {x} {1}),({x}.5 {y}.5, {x}.5 {y}.9, {x}.9 {y}.5))",
+            x + size,
+            (y + size).min(89)
+        ),
+        _ => format!("POLYGON(({x} {y}, {0} {y}, {0} {1}, {x} {1}, {x} {y}))", x + size, (y + size).min(89)),
+    }
+}
+
+#[test]
+fn shapes_are_found_as_by_looking_at_each_document() {
+    use crate::geometry::{Relating, Shape, Subject};
+    use crate::query::ast::Relation;
+    use crate::schema::Coordinates;
+
+    let seed = Random::from_entropy().next_u64();
+    let mut random = Random::seeded(seed);
+    for (system, coordinates) in [("FLAT", Coordinates::Flat), ("SPHERICAL", Coordinates::Spherical)] {
+        let index = Arc::new(Index::new(definition("i SCHEMA n NUMERIC"), 4));
+        let mut model = BTreeMap::new();
+        for at in 0..600 {
+            if at == 100 {
+                // FT.ALTER, after which the documents are indexed again when they are next written.
+                index.extend(definition(&format!("i SCHEMA n NUMERIC s GEOSHAPE {system} INDEXMISSING")));
+                model.clear();
+                for key in 0..300 {
+                    remove(&index, &key.to_string());
+                }
+            }
+            let key = random.below(300).to_string();
+            if random.below(5) == 0 {
+                remove(&index, &key);
+                model.remove(&key);
+                continue;
+            }
+            let (text, number) = (shape_text(&mut random), random.below(4));
+            let mut fields = Fields(vec![("n", number.to_string().into_bytes())]);
+            if random.below(8) > 0 {
+                fields.0.push(("s", text.clone().into_bytes()));
+                model.insert(key.clone(), (number, Some(Shape::parse(text.as_bytes(), coordinates).ok())));
+            } else {
+                model.insert(key.clone(), (number, None));
+            }
+            put(&index, &key, &fields);
+        }
+        for _ in 0..60 {
+            let text = shape_text(&mut random);
+            let Ok(query) = Shape::parse(text.as_bytes(), coordinates) else { continue };
+            for (name, relation) in [
+                ("WITHIN", Relation::Within),
+                ("contains", Relation::Contains),
+                ("INTERSECTS", Relation::Intersects),
+                ("DISJOINT", Relation::Disjoint),
+            ] {
+                let subject = Subject::new(&query, coordinates, relation);
+                let is_found = |shape: &Option<Option<Shape>>| {
+                    shape.iter().flatten().any(|shape| {
+                        Relating::new(&subject, shape, coordinates).step(&subject, &mut { usize::MAX })
+                            == Some(true)
+                    })
+                };
+                for (query, filter) in [
+                    (format!("@s:[{name} $v]"), (|_, is_found| is_found) as fn(u64, bool) -> bool),
+                    (format!("-@s:[{name} $v]"), |_, is_found| !is_found),
+                    (format!("@n:[1 2] @s:[{name} $v]"), |n, is_found| (1..=2).contains(&n) && is_found),
+                    (format!("@n:[3 3] | @s:[{name} $v]"), |n, is_found| n == 3 || is_found),
+                ] {
+                    let mut wanted: Vec<&String> = model
+                        .iter()
+                        .filter(|(_, (n, shape))| filter(*n, is_found(shape)))
+                        .map(|one| one.0)
+                        .collect();
+                    wanted.sort();
+                    let mut found = keys_with(&index, &query, text.as_bytes());
+                    found.sort();
+                    assert!(found.iter().eq(wanted), "seed {seed} {system} {query} {text}");
+                }
+            }
+        }
+        let without = model.values().filter(|(_, shape)| shape.is_none()).count();
+        assert_eq!(keys_with(&index, "ismissing(@s)", b"").len(), without, "seed {seed}");
+        let refused = index.failures().1[1].count;
+        assert!(refused > 0 && index.failures().0.count == refused, "seed {seed}");
+        let (bytes, all) = (index.shape_bytes(), index.heap_bytes());
+        assert!(0 < bytes && bytes < all, "seed {seed} {bytes} {all}");
+        model.keys().for_each(|key| remove(&index, key));
+        assert!(index.shape_bytes() < bytes / 2, "seed {seed} {bytes} {}", index.shape_bytes());
+    }
+}
+
+#[test]
+fn what_is_no_shape_is_refused_or_left_out() {
+    let index = Arc::new(Index::new(definition("i SCHEMA t TEXT s GEOSHAPE FLAT v GEOSHAPE NOINDEX"), 2));
+    let fields = [("t", "word"), ("s", "LINESTRING(0 0, 1 1)"), ("v", "garbage")];
+    put(&index, "a", &Fields(fields.map(|(name, value)| (name, value.into())).to_vec()));
+    assert_eq!(keys_with(&index, "word", b""), ["a"]);
+    let (all, fields) = index.failures();
+    let (error, key) = all.last.expect("the refused shape");
+    assert_eq!((error.text(), &*key), ("Error indexing geoshape: unknown geometry type", &b"a"[..]));
+    assert_eq!((all.count, fields[1].count, fields[2].count), (1, 1, 0));
+    let wrong =
+        |text: &str, shape: &[u8]| try_matches(&index, text, shape).expect_err(text).text().to_owned();
+    assert_eq!(wrong("@s:[WITHIN $v]", b"word"), "Error querying geoshape index: unknown geometry type");
+    assert_eq!(keys_with(&index, "@none:[WITHIN $v]", b"word"), [""; 0]);
+    assert_eq!(keys_with(&index, "@t:[WITHIN $v]", b"word"), [""; 0]);
+    assert_eq!(keys_with(&index, "@v:[DISJOINT $v]", b"POINT(1 1)"), [""; 0]);
 }

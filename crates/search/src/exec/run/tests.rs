@@ -92,7 +92,7 @@ fn means(which: &Expansion, name: &str) -> bool {
 fn finds(plan: &Plan, key: &str, model: &Model) -> bool {
     match plan {
         Plan::All | Plan::Optional(_) => true,
-        Plan::Nothing | Plan::Points { .. } | Plan::Near { .. } => false,
+        Plan::Nothing | Plan::Points { .. } | Plan::Near { .. } | Plan::Shapes { .. } => false,
         Plan::Term { name, .. } => model.words.iter().any(|word| word.as_bytes() == &**name),
         Plan::Terms { which, .. } => model.words.iter().any(|word| means(which, word)),
         Plan::Tag { name, .. } => model.tags.iter().any(|tag| tag.as_bytes() == &**name),
