@@ -18,6 +18,7 @@ pub mod script_calls;
 pub mod script_libraries;
 pub mod search_query;
 pub mod search_requests;
+pub mod search_shape;
 pub mod search_text;
 pub mod seeds;
 pub mod series_chunk;
@@ -47,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     ("rdb_payload", rdb_payload::check, seeds::payloads),
     ("module_payloads", module_payloads::check, seeds::module_payloads),
     ("search_query", search_query::check, search_query::seeds),
+    ("search_shape", search_shape::check, search_shape::seeds),
     ("search_text", search_text::check, search_text::seeds),
     ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),

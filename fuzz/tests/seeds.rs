@@ -174,6 +174,11 @@ fn search_query() {
 }
 
 #[test]
+fn search_shape() {
+    replay("search_shape");
+}
+
+#[test]
 fn search_text() {
     replay("search_text");
 }

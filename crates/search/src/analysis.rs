@@ -355,7 +355,7 @@ impl Reader<'_> {
                 Ok(shape) => self.content.shapes.push((self.field, Arc::new(shape))),
                 Err(error) => {
                     let error = Error::new(format!("Error indexing geoshape: {}", error.text()));
-                    self.content.failures.push(Failure { field: Some(self.field), error });
+                    self.content.failures.push((self.field, error));
                 }
             },
             Value::Number(_) => {

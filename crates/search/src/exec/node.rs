@@ -43,6 +43,8 @@ pub(super) enum Kind {
         field: usize,
     },
     Ids(Vec<DocId>),
+    /// The same of shapes, which count for no score.
+    Shapes(Vec<DocId>),
     Not(Box<Node>),
     Optional(Box<Node>),
     And {

@@ -188,7 +188,7 @@ impl Binder<'_> {
             }
             Plan::Shapes { number } => {
                 let found = self.prepared.shapes.get(*number).and_then(|found| found.get(self.number));
-                Kind::Ids(found.cloned().unwrap_or_default())
+                Kind::Shapes(found.cloned().unwrap_or_default())
             }
             Plan::Keys(keys) => {
                 let documents = self.partition.documents();
@@ -288,7 +288,7 @@ fn estimate(node: &Node, partition: &Partition) -> usize {
                 |list: &List| names.and_then(|names| names.at(list.number)).map_or(0, |(_, p)| p.len());
             lists.iter().map(count).sum::<usize>().min(all)
         }
-        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) => ids.len(),
+        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) | Kind::Shapes(ids) => ids.len(),
         Kind::Column { field, what: Where::Range(range), .. } => {
             partition.numbers(*field).map_or(0, |numbers| numbers.count(range))
         }
@@ -317,7 +317,7 @@ fn fill(node: &mut Node, partition: &Partition, wanted: &Bits, window: &mut Bits
                 }
             }
         }
-        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) => {
+        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) | Kind::Shapes(ids) => {
             let begin = ids.partition_point(|&id| id < window.base());
             let end = window.end();
             ids[begin..].iter().take_while(|&&id| id < end).for_each(|&id| window.insert(id));

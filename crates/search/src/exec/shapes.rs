@@ -1,4 +1,5 @@
-//! A search for shapes: the ids, in each partition, of the documents whose shapes stand to the query's as it asks.
+//! A search for shapes: the ids, in each partition, of the documents whose shapes stand to the query's as it
+//! asks.
 //!
 //! Boxes are asked for candidates under the partition's lock; their shapes are compared without it, in
 //! steps of bounded work. A document that comes later is not found.

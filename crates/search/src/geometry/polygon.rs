@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::boxes::{BoxTree, Cuboid};
-use super::shape::Rings;
+use super::rings::Rings;
 use super::space::{Ray, Space};
 
 /// Where a vertex is in relation to a polygon.

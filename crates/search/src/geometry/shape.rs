@@ -2,16 +2,12 @@
 
 use super::boxes::Cuboid;
 use super::polygon::Polygon;
-use super::space::{Flat, Space, Spherical, eastward, wrapped};
+use super::rings::{Rings, invalid};
+use super::space::{Flat, Space, Spherical, wrapped};
 use super::validity;
 use super::wkt::{self, Parsed};
 use crate::Error;
 use crate::schema::Coordinates;
-
-/// The most vertices of a shape.
-pub const POINTS_MAX: usize = 1 << 14;
-/// The most bytes of a shape's text.
-pub const TEXT_MAX: usize = 1 << 20;
 
 /// A valid shape: finite coordinates, and of a polygon rings that neither cross nor touch themselves.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,32 +16,6 @@ pub enum Shape {
     Point([f64; 2]),
     /// A polygon.
     Polygon(Box<Rings>),
-}
-
-/// The rings of a polygon, the outer one first. The polygon is on the left of each; no vertex is repeated at
-/// the end.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rings {
-    pub(super) vertices: Box<[[f64; 2]]>,
-    /// Where each ring ends.
-    pub(super) ends: Box<[u32]>,
-    bounds: Cuboid,
-}
-
-impl Rings {
-    /// Each ring's vertices.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[[f64; 2]]> {
-        let mut begin = 0;
-        self.ends.iter().filter_map(move |&end| {
-            let range = begin..end as usize;
-            begin = end as usize;
-            self.vertices.get(range)
-        })
-    }
-}
-
-pub(super) fn invalid(reason: impl std::fmt::Display) -> Error {
-    Error::new(format!("invalid geometry: {reason}"))
 }
 
 impl Shape {
@@ -170,19 +140,4 @@ fn over_poles<S: Space>(mut points: Vec<[f64; 2]>) -> Result<Vec<[f64; 2]>, Erro
         ring.extend(S::halfway(point, next)?);
     }
     Ok(ring)
-}
-
-/// The pole over which the arc between two points goes, if it goes over one.
-///
-/// # Errors
-/// The points are the poles: no arc is the shortest.
-pub(super) fn pole_between(a: [f64; 2], b: [f64; 2]) -> Result<Option<[f64; 2]>, Error> {
-    let is_pole = |point: [f64; 2]| point[1].abs() == 90.0;
-    match (is_pole(a), is_pole(b)) {
-        (true, true) => Err(invalid("Geometry has point(s) with invalid coordinate(s)")),
-        (false, false) if eastward(a[0], b[0]).abs() == 180.0 => {
-            Ok(Some([0.0, if a[1] + b[1] >= 0.0 { 90.0 } else { -90.0 }]))
-        }
-        _ => Ok(None),
-    }
 }

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 
 use super::boxes::Cuboid;
-use super::shape::pole_between;
+use super::rings::invalid;
 use crate::Error;
 
 /// How the ray from a point to where nothing is meets an edge.
@@ -268,6 +268,21 @@ impl Spherical {
     /// How far east of a vertex another is; poles have every longitude.
     fn step(from: &Place, to: &Place) -> f64 {
         if from.is_pole() || to.is_pole() { 0.0 } else { eastward(from.longitude, to.longitude) }
+    }
+}
+
+/// The pole over which the arc between two points goes, if it goes over one.
+///
+/// # Errors
+/// The points are the poles: no arc is the shortest.
+fn pole_between(a: [f64; 2], b: [f64; 2]) -> Result<Option<[f64; 2]>, Error> {
+    let is_pole = |point: [f64; 2]| point[1].abs() == 90.0;
+    match (is_pole(a), is_pole(b)) {
+        (true, true) => Err(invalid("Geometry has point(s) with invalid coordinate(s)")),
+        (false, false) if eastward(a[0], b[0]).abs() == 180.0 => {
+            Ok(Some([0.0, if a[1] + b[1] >= 0.0 { 90.0 } else { -90.0 }]))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -4,7 +4,7 @@
 //! the polygon in two; holes lie in the outer ring and not in each other.
 
 use super::polygon::{Heading, Polygon, Scratch, heading};
-use super::shape::invalid;
+use super::rings::invalid;
 use super::space::Space;
 use crate::Error;
 use martlet_base::number::{NumberBuffer, format_f64_significant};

@@ -3,9 +3,14 @@
 //! Words are separated by blanks; brackets and commas are words of their own. A coordinate that is missing is
 //! 0, a third number of a vertex is passed over, and the comma between two rings may be missing.
 
-use super::shape::{POINTS_MAX, TEXT_MAX};
+use super::rings::invalid;
 use crate::Error;
 use martlet_base::number::parse_f64;
+
+/// The most vertices of a shape.
+pub const POINTS_MAX: usize = 1 << 14;
+/// The most bytes of a shape's text.
+pub const TEXT_MAX: usize = 1 << 20;
 
 /// A shape as the text has it; rings need not be closed or simple.
 #[derive(Debug, PartialEq)]
@@ -20,7 +25,7 @@ pub(super) enum Parsed {
 /// It is no point or polygon, or too long.
 pub(super) fn parse(text: &[u8]) -> Result<Parsed, Error> {
     if text.len() > TEXT_MAX {
-        return Err(Error::new(format!("invalid geometry: text of more than {TEXT_MAX} bytes")));
+        return Err(invalid(format_args!("text of more than {TEXT_MAX} bytes")));
     }
     if text.starts_with(b"POI") {
         let mut words = Words::after_name(text, "POINT")?;
@@ -142,7 +147,7 @@ impl<'a> Words<'a> {
         while !self.word.is_empty() && self.word != b")" {
             self.points += 1;
             if self.points > POINTS_MAX {
-                return Err(Error::new(format!("invalid geometry: more than {POINTS_MAX} points")));
+                return Err(invalid(format_args!("more than {POINTS_MAX} points")));
             }
             ring.push(self.vertex()?);
             while !self.word.is_empty() && self.word != b")" && self.word != b"," {

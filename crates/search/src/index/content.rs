@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use martlet_base::hash::hash_bytes;
 
 use super::documents::Sortable;
-use crate::analysis::Failure;
+use crate::error::Error;
 use crate::geometry::Shape;
 
 /// A document's terms: how often each stands in it, in which fields, where. It is filled, read and cleared,
@@ -163,8 +163,8 @@ pub struct Content {
     pub vectors: Vec<(usize, Vec<f32>)>,
     /// Shapes by field.
     pub shapes: Vec<(usize, Arc<Shape>)>,
-    /// Values that are no shapes: they alone are not indexed.
-    pub failures: Vec<Failure>,
+    /// Fields whose values are no shapes: they alone are not indexed.
+    pub failures: Vec<(usize, Error)>,
     /// Fields that the document does not have, of those that index this.
     pub missing: Vec<usize>,
     /// The values of the sortable fields.

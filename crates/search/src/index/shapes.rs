@@ -10,8 +10,8 @@ use crate::geometry::{Cuboid, Shape};
 use crate::query::ast::Relation;
 use crate::schema::Coordinates;
 
-/// How far apart boxes of neighbouring ids are in a dimension of their own, so that one of many equal boxes is
-/// found without passing over the others. The extent there is 1: insertion goes by space.
+/// How far apart boxes of neighbouring ids are in a dimension of their own, so that one of many equal boxes
+/// is found without passing over the others. The extent there is 1: insertion goes by space.
 const ID_STEP: f64 = 1e-12;
 
 /// Bytes of a leaf in its node.

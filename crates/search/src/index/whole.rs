@@ -196,8 +196,8 @@ impl Index {
             old
         };
         forget(&rules, old);
-        for failure in content.failures.drain(..) {
-            self.failed(&content.key, failure);
+        for (field, error) in content.failures.drain(..) {
+            self.failed(&content.key, Failure { field: Some(field), error });
         }
         Ok(true)
     }
