@@ -57,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     ("search_expression", search_requests::check_expression, search_requests::expression_seeds),
     ("search_create", search_requests::check_create, search_requests::create_seeds),
     ("search_request", search_requests::check_search, search_requests::search_seeds),
+    ("search_hybrid", search_requests::check_hybrid, search_requests::hybrid_seeds),
     ("search_aggregate", search_requests::check_aggregate, search_requests::aggregate_seeds),
     ("series_chunk", series_chunk::check, series_chunk::seeds),
     ("series_filter", series_filter::check, series_filter::seeds),

@@ -5,6 +5,7 @@ use martlet_search::aggregate::expression::{Expression, Row, Scratch, Slot};
 use martlet_search::aggregate::request::Aggregate;
 use martlet_search::aggregate::value::Value;
 use martlet_search::definition::{self, Context};
+use martlet_search::hybrid::Hybrid;
 use martlet_search::request::{Limits, Search};
 
 /// A row whose slots are numbers, texts, arrays, null and nothing, in turn.
@@ -65,6 +66,14 @@ pub fn check_aggregate(data: &[u8]) {
     }
 }
 
+/// FT.HYBRID
+pub fn check_hybrid(data: &[u8]) {
+    if let Ok(request) = Hybrid::parse(&lines(data), &Limits::default()) {
+        assert!(request.tail.steps.len() <= 1002);
+        assert!((1..=request.combine.window).contains(&request.nearest_max()));
+    }
+}
+
 /// Texts whose blanks are the ends of lines.
 fn worded(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.replace(' ', "\n").into_bytes()).collect()
@@ -108,5 +117,15 @@ pub fn aggregate_seeds() -> Vec<Vec<u8>> {
     worded(&[
         "* LOAD 3 @t AS u GROUPBY 1 @u REDUCE SUM 1 @n AS s REDUCE QUANTILE 2 @n 0.5 SORTBY 2 @s DESC MAX 3",
         "* LOAD * APPLY @n+1 AS m FILTER @m>3 LIMIT 1 2 SORTBY 1 @m WITHCURSOR COUNT 3",
+    ])
+}
+
+/// Requests of FT.HYBRID.
+pub fn hybrid_seeds() -> Vec<Vec<u8>> {
+    worded(&[
+        "SEARCH red SCORER TFIDF YIELD_SCORE_AS s VSIM @v $b KNN 4 K 50 EF_RUNTIME 7 YIELD_SCORE_AS d FILTER 3 @g:{x} \
+         POLICY ADHOC COMBINE LINEAR 6 ALPHA .5 BETA 2 WINDOW 30 LOAD 3 @a AS b SORTBY 3 @b DESC @c LIMIT 1 2",
+        "2 SEARCH a VSIM @v $b RANGE 4 RADIUS .5 EPSILON 2 FILTER x COMBINE RRF 2 CONSTANT 1 YIELD_SCORE_AS f NOSORT \
+         GROUPBY 1 @t REDUCE COUNT 0 AS n APPLY @n+1 AS m FILTER @m>1 PARAMS 2 b v TIMEOUT 9 FORMAT STRING LOAD *",
     ])
 }

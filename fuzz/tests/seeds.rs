@@ -179,6 +179,11 @@ fn search_shape() {
 }
 
 #[test]
+fn search_hybrid() {
+    replay("search_hybrid");
+}
+
+#[test]
 fn search_text() {
     replay("search_text");
 }

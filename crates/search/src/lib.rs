@@ -10,6 +10,7 @@ pub mod dictionaries;
 pub mod error;
 pub mod exec;
 pub mod geometry;
+pub mod hybrid;
 pub mod index;
 pub mod number;
 pub mod query;

@@ -7,7 +7,7 @@ use crate::arguments::Refused;
 use crate::request::{Arrange, Cursor, Limits, Parser, Query};
 
 /// The most steps of a request: each may wrap the values of the one before it into an array.
-const MAX_STEPS: usize = 1000;
+pub(crate) const MAX_STEPS: usize = 1000;
 
 /// FT.AGGREGATE.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,7 +137,8 @@ fn step(parser: &mut Parser<'_>, late: &mut Option<Error>) -> Result<Step, Error
     Err(parser.unknown_argument())
 }
 
-fn group(parser: &mut Parser<'_>) -> Result<Group, Error> {
+/// GROUPBY, behind its name.
+pub(crate) fn group(parser: &mut Parser<'_>) -> Result<Group, Error> {
     let words = parser.cursor.counted().map_err(|refused| refused.of("GROUPBY"))?;
     let mut group = Group { properties: Vec::with_capacity(words.len()), reducers: Vec::new() };
     for word in words.rest() {
@@ -183,7 +184,8 @@ fn generated_name(function: &[u8], arguments: &[&[u8]]) -> Box<[u8]> {
     name.into()
 }
 
-fn expression(parser: &mut Parser<'_>, is_apply: bool) -> Result<Step, Error> {
+/// APPLY or FILTER, behind its name.
+pub(crate) fn expression(parser: &mut Parser<'_>, is_apply: bool) -> Result<Step, Error> {
     let expression = parser.cursor.string().map_err(|refused| refused.of("APPLY/FILTER"))?;
     if !is_apply {
         return Ok(Step::Filter(expression.into()));
@@ -195,7 +197,8 @@ fn expression(parser: &mut Parser<'_>, is_apply: bool) -> Result<Step, Error> {
     Ok(Step::Apply { expression: expression.into(), name: name.into() })
 }
 
-fn load(parser: &mut Parser<'_>, late: &mut Option<Error>) -> Result<Load, Error> {
+/// LOAD, behind its name. `late` is an error that RediSearch finds only after all arguments.
+pub(crate) fn load(parser: &mut Parser<'_>, late: &mut Option<Error>) -> Result<Load, Error> {
     let mut words = match parser.cursor.counted() {
         Ok(words) => words,
         Err(_) => {

@@ -254,6 +254,26 @@ pub struct VectorQuery {
     pub filter: Option<Node>,
 }
 
+impl VectorQuery {
+    /// A query without options, for the vector that a parameter has.
+    pub fn new(field: &[u8], near: Near, parameter: &[u8], vector: &[u8]) -> VectorQuery {
+        VectorQuery {
+            field: field.into(),
+            near,
+            parameter: parameter.into(),
+            vector: vector.into(),
+            ef_runtime: None,
+            epsilon: None,
+            policy: None,
+            batch_size: None,
+            options: Vec::new(),
+            distance_field: None,
+            yielded: None,
+            filter: None,
+        }
+    }
+}
+
 /// How the nearest ones among the documents of a filter are found.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Policy {

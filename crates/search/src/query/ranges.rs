@@ -323,20 +323,8 @@ impl<'q> Parser<'q, '_> {
 }
 
 fn vector_node(field: Vec<u8>, near: Near, vector: &Token<'_>) -> Node {
-    let mut node = Node::new(NodeKind::Vector(Box::new(VectorQuery {
-        field: field.into(),
-        near,
-        parameter: vector.text.into(),
-        vector: [].into(),
-        ef_runtime: None,
-        epsilon: None,
-        policy: None,
-        batch_size: None,
-        options: Vec::new(),
-        distance_field: None,
-        yielded: None,
-        filter: None,
-    })));
+    let query = VectorQuery::new(&field, near, vector.text, &[]);
+    let mut node = Node::new(NodeKind::Vector(Box::new(query)));
     node.await_parameter(vector.text, Target::Vector, false);
     node
 }

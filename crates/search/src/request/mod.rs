@@ -13,7 +13,7 @@ pub use filter::{Bound, GeoFilter, NumericFilter, Unit};
 pub use options::{Arrange, Cursor, Format, Limits, Parameter, Query, SortKey};
 pub use returned::{Highlight, Returned, ReturnedField, Summarize};
 
-pub(crate) use options::{Parser, read_dialect};
+pub(crate) use options::{Parser, SORT_KEYS_MAX, read_dialect};
 
 use crate::Error;
 

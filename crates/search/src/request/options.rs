@@ -10,7 +10,7 @@ use std::collections::HashSet;
 /// The greatest dialect.
 const MAX_DIALECT: u32 = 4;
 /// The most fields to sort by.
-const MAX_SORT_KEYS: usize = 8;
+pub(crate) const SORT_KEYS_MAX: usize = 8;
 
 /// What `FT.CONFIG` and the `search-*` parameters give.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -290,7 +290,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An option with a value, or with a counted list.
-    fn value(&mut self) -> Result<bool, Error> {
+    pub(crate) fn value(&mut self) -> Result<bool, Error> {
         let (cursor, query) = (&mut self.cursor, &mut self.query);
         let texts = [
             ("LANGUAGE", &mut query.language),
@@ -442,8 +442,8 @@ impl<'a> Parser<'a> {
         let mut keys: Vec<SortKey> = Vec::new();
         while let Some(word) = words.take_next() {
             if let Some(name) = word.strip_prefix(b"@") {
-                if keys.len() >= MAX_SORT_KEYS {
-                    return Err(Error::new(format!("Cannot sort by more than {MAX_SORT_KEYS} fields")));
+                if keys.len() >= SORT_KEYS_MAX {
+                    return Err(Error::new(format!("Cannot sort by more than {SORT_KEYS_MAX} fields")));
                 }
                 keys.push(SortKey { name: name.into(), descending: false });
                 continue;
@@ -478,7 +478,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn parameters(&mut self) -> Result<(), Error> {
+    /// PARAMS, behind its name.
+    pub(crate) fn parameters(&mut self) -> Result<(), Error> {
         let words = self.cursor.counted().map_err(|refused| refused.of("PARAMS"))?;
         if !self.query.parameters.is_empty() {
             return Err(Error::new("Multiple PARAMS are not allowed. Parameters can be defined only once"));

@@ -1,0 +1,12 @@
+//! FT.HYBRID: a search of texts and one of vectors over one index, whose results are fused into one list.
+//!
+//! Each of both keeps its best matches, as many as the window has places; a document is then scored by its
+//! ranks in both lists, or by its scores.
+
+mod fusion;
+mod request;
+mod searching;
+
+pub use fusion::{Combine, Fused, Method, fuse, similarity};
+pub use request::{Hybrid, Tail, VectorPart};
+pub use searching::{HybridHit, HybridSearching};
