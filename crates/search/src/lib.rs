@@ -3,6 +3,7 @@
 //! a document is a name and the values of its fields, a result is typed values.
 
 pub mod aggregate;
+pub mod aggregating;
 pub mod analysis;
 pub mod arguments;
 pub mod definition;

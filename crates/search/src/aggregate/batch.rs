@@ -72,6 +72,19 @@ impl Batch {
         }
     }
 
+    /// Takes up to `most` rows of `source`, which has the same width, from its row `from` on; how many. What is
+    /// taken is empty there.
+    pub fn take_rows(&mut self, source: &mut Batch, from: usize, most: usize) -> usize {
+        let end = source.len().min(from.saturating_add(most));
+        for row in from..end {
+            let taken = self.push(source.document(row));
+            for (place, value) in taken.iter_mut().zip(source.row_mut(row)) {
+                *place = value.take();
+            }
+        }
+        end.saturating_sub(from)
+    }
+
     /// The fields of a row that have no slot.
     pub fn extra(&self, row: usize) -> &[(Box<[u8]>, Value)] {
         self.extra.get(row).map_or(&[], Vec::as_slice)

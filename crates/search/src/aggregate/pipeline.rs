@@ -102,6 +102,21 @@ impl Pipeline {
         self.plan.terms_slot
     }
 
+    /// The slot for a row's score, which replies show beside its properties; none: it is not wanted.
+    pub fn score_slot(&self) -> Option<Slot> {
+        self.plan.score_slot
+    }
+
+    /// How many slots a row of the source has.
+    pub fn scanned_width(&self) -> usize {
+        self.width(0)
+    }
+
+    /// Whether no row leaves the pipeline before all have come to it.
+    pub fn is_blocking(&self) -> bool {
+        self.plan.stages.iter().any(|stage| stage.is_blocking() || matches!(stage, Stage::Count))
+    }
+
     /// Rows of the source so far, or the groups of the last GROUPBY that is complete.
     pub fn total(&self) -> u64 {
         self.total
@@ -265,8 +280,9 @@ impl Pipeline {
         let batch = std::mem::take(&mut self.results);
         self.results_bytes = 0;
         let section = self.plan.sections.last();
+        let (score_slot, is_of_source) = (self.plan.score_slot, self.plan.sections.len() == 1);
         for row in 0..batch.len() {
-            show(Shown { batch: &batch, row, section });
+            show(Shown { batch: &batch, row, section, score_slot, is_of_source });
         }
         self.results.clear(section.map_or(0, |section| section.names.len()));
     }
@@ -277,12 +293,20 @@ pub struct Shown<'a> {
     batch: &'a Batch,
     row: usize,
     section: Option<&'a plan::Section>,
+    score_slot: Option<Slot>,
+    is_of_source: bool,
 }
 
 impl<'a> Shown<'a> {
     /// The number of the row's document; 0 of a group.
     pub fn document(&self) -> u64 {
         self.batch.document(self.row)
+    }
+
+    /// The row's score, if that is wanted and the row is one of the source.
+    pub fn score(&self) -> Option<f64> {
+        let slot = self.section.filter(|_| self.is_of_source).and(self.score_slot)?;
+        self.batch.row(self.row).get(slot)?.as_ref()?.to_number()
     }
 
     /// The properties that the row has.

@@ -65,6 +65,7 @@ pub(super) struct Plan {
     /// The properties of a row from the source.
     pub(super) scanned: Vec<Input>,
     pub(super) terms_slot: Option<Slot>,
+    pub(super) score_slot: Option<Slot>,
 }
 
 struct Builder<'a> {
@@ -87,6 +88,7 @@ pub(super) fn build(request: &Aggregate, schema: &dyn Schema, options: &Options)
         sections: Vec::new(),
         scanned: Vec::new(),
         terms_slot: None,
+        score_slot: None,
     };
     let mut builder =
         Builder { plan, section: Section::default(), schema, options, is_loaded: false, missing: Vec::new() };
@@ -133,7 +135,17 @@ impl Builder<'_> {
                 source: InputSource::Query,
             });
         }
+        if request.with_scores {
+            self.plan.score_slot = Some(self.hidden());
+        }
         Ok(())
+    }
+
+    /// A slot that results do not show.
+    fn hidden(&mut self) -> Slot {
+        self.section.names.push(Box::default());
+        self.section.hidden.push(true);
+        self.section.names.len() - 1
     }
 
     /// The slot of a property that can be read without a further load.
@@ -211,11 +223,7 @@ impl Builder<'_> {
     fn program(&mut self, text: &[u8]) -> Result<super::expression::Program, Error> {
         let expression = Expression::parse(text)?;
         if expression.has_matched_terms() && self.is_root() && self.plan.terms_slot.is_none() {
-            let section = &mut self.section;
-            let slot = section.names.len();
-            section.names.push(Box::default());
-            section.hidden.push(true);
-            self.plan.terms_slot = Some(slot);
+            self.plan.terms_slot = Some(self.hidden());
         }
         let program = expression.bind(&mut |name| self.read(name))?;
         self.load_missing();

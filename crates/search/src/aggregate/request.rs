@@ -9,6 +9,9 @@ use crate::request::{Arrange, Cursor, Limits, Parser, Query};
 /// The most steps of a request: each may wrap the values of the one before it into an array.
 pub(crate) const MAX_STEPS: usize = 1000;
 
+/// The function of expressions that returns the terms of the query that a document has.
+const MATCHED_TERMS: &[u8] = b"matched_terms";
+
 /// FT.AGGREGATE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
@@ -118,6 +121,19 @@ impl Aggregate {
             with_scores: parser.output.with_scores,
             count_only: parser.count_only,
             cursor: parser.cursor_options,
+        })
+    }
+}
+
+impl Aggregate {
+    /// Whether an expression may ask for the terms that a document has.
+    pub fn has_matched_terms(&self) -> bool {
+        let asks = |text: &[u8]| {
+            text.to_ascii_lowercase().windows(MATCHED_TERMS.len()).any(|part| part == MATCHED_TERMS)
+        };
+        self.steps.iter().any(|step| match step {
+            Step::Apply { expression, .. } | Step::Filter(expression) => asks(expression),
+            _ => false,
         })
     }
 }

@@ -124,7 +124,7 @@ impl Best {
             id: found.id,
             sequence: found.rank.sequence,
             score: found.score,
-            explanation: found.explanation,
+            explanation: found.notes.explanation,
             distance: found.distance,
             sortable,
             payload: document.filter(|_| self.with_payloads).and_then(|document| document.payload.clone()),
@@ -215,6 +215,7 @@ mod tests {
     use martlet_base::random::Random;
 
     use super::*;
+    use crate::exec::score::Notes;
     use crate::index::content::Content;
     use crate::index::partition::Partition;
     use crate::index::partition::tests::definition;
@@ -268,7 +269,8 @@ mod tests {
                 let (score, distance) = (random.below(9) as f64, Some(random.below(9) as f32));
                 let rank = within.documents().rank(id);
                 for best in [&mut best, &mut all] {
-                    best.add(Match { within, rank, partition: 0, id, score, explanation: None, distance });
+                    let notes = Notes::default();
+                    best.add(Match { within, rank, partition: 0, id, score, notes, distance });
                 }
             }
             assert_eq!((best.total(), all.total()), (200, 200));

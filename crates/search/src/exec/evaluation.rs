@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::planner::{Planned, ShapeQuery};
 use super::prepared::Prepared;
 use super::run::Run;
-use super::score::{Explanation, Scorer, Scoring};
+use super::score::{Notes, Scorer, Scoring};
 use super::shapes::ShapeSearch;
 use crate::Error;
 use crate::index::DocId;
@@ -34,6 +34,8 @@ pub struct Scores {
     pub payload: Option<Box<[u8]>>,
     /// Whether scores come with their explanations.
     pub explain: bool,
+    /// Whether they come with the terms of the query that a document has.
+    pub with_terms: bool,
 }
 
 /// A document that matches.
@@ -49,8 +51,8 @@ pub struct Match<'a> {
     pub id: DocId,
     /// Its score; 0 if scores are not asked for.
     pub score: f64,
-    /// The score's explanation.
-    pub explanation: Option<Explanation>,
+    /// What else is asked for.
+    pub notes: Notes,
     /// The distance of the vector by which it was found.
     pub distance: Option<f32>,
 }
@@ -216,9 +218,9 @@ impl Evaluation {
         });
         let within: &Partition = &partition;
         let near = &self.prepared.near;
-        let mut report = |id, rank, score, explanation| {
+        let mut report = |id, rank, score, notes| {
             let distance = near.iter().find_map(|near| near.get(&(number, id)).copied());
-            each(Match { within, rank, partition: number, id, score, explanation, distance });
+            each(Match { within, rank, partition: number, id, score, notes, distance });
         };
         let has_more = match &self.scores {
             Some(scores) if wants_scores => {
@@ -227,6 +229,7 @@ impl Evaluation {
                     statistics: self.statistics,
                     payload: scores.payload.as_deref(),
                     explain: scores.explain,
+                    with_terms: scores.with_terms,
                 };
                 run.scores(within, &scoring, report)
             }
@@ -240,7 +243,9 @@ impl Evaluation {
                     true
                 }
                 Some(found) => {
-                    found.iter().for_each(|id| report(id, within.documents().rank(id), 0.0, None));
+                    found
+                        .iter()
+                        .for_each(|id| report(id, within.documents().rank(id), 0.0, Notes::default()));
                     true
                 }
             },
@@ -282,7 +287,7 @@ impl Evaluation {
                 partition: near.place.partition,
                 id,
                 score: 0.0,
-                explanation: None,
+                notes: Notes::default(),
                 distance: Some(near.distance),
             });
         }

@@ -8,7 +8,7 @@ use super::near::is_near;
 use super::node::{Kind, List, Node, Where, layout_of, names_of};
 use super::plan::{Expansion, Order, Plan};
 use super::prepared::Prepared;
-use super::score::{Explanation, Scorer, Scoring, Subject, score};
+use super::score::{Explanation, Notes, Scorer, Scoring, Subject, score};
 use crate::index::DocId;
 use crate::index::bits::{Bits, WINDOW};
 use crate::index::documents::Rank;
@@ -105,9 +105,9 @@ impl Run {
         &mut self,
         partition: &Partition,
         scoring: &Scoring<'_>,
-        mut each: impl FnMut(DocId, Rank, f64, Option<Explanation>),
+        mut each: impl FnMut(DocId, Rank, f64, Notes),
     ) -> bool {
-        let wants_terms = scoring.scorer.wants_terms();
+        let wants_terms = scoring.scorer.wants_terms() || scoring.with_terms;
         let mut gathered = Gathered::new(self.leaves, scoring.scorer.wants_positions());
         if self.removals != partition.removals() {
             self.bind(partition);
@@ -141,7 +141,11 @@ impl Run {
             let tree = gathered.found(&self.root, id, wants_terms);
             let mut explanation = scoring.explain.then(Explanation::default);
             let value = score(scoring, &Subject { rank, payload }, &tree, explanation.as_mut());
-            each(id, rank, value, explanation);
+            let mut terms = Vec::new();
+            if scoring.with_terms {
+                tree.terms(&mut terms);
+            }
+            each(id, rank, value, Notes { explanation, terms });
         }
         true
     }

@@ -75,6 +75,8 @@ pub struct Scoring<'a> {
     pub payload: Option<&'a [u8]>,
     /// Whether scores come with their explanations.
     pub explain: bool,
+    /// Whether they come with the terms of the query that a document has.
+    pub with_terms: bool,
 }
 
 /// An explanation: a line, and those of its parts.
@@ -96,6 +98,15 @@ pub(super) struct Term<'a> {
     pub idf: f64,
     /// Where it stands, for [`positions`]; none for tags.
     pub places: Option<&'a [u8]>,
+}
+
+/// What is said of a match beside its score.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// The score's explanation, if that is asked for.
+    pub explanation: Option<Explanation>,
+    /// The terms of the query that the document has, if they are asked for.
+    pub terms: Vec<Box<[u8]>>,
 }
 
 /// The parts of a query that one document satisfies, as a tree.
@@ -140,6 +151,15 @@ impl Found<'_> {
                 all.sort_unstable();
                 has_terms.then_some(all)
             }
+        }
+    }
+
+    /// Adds the names of all terms below.
+    pub(super) fn terms(&self, terms: &mut Vec<Box<[u8]>>) {
+        match self {
+            Found::Term(term) | Found::First { term: Some(term), .. } => terms.push(term.name.into()),
+            Found::Many { parts, .. } => parts.iter().for_each(|part| part.terms(terms)),
+            Found::Other { .. } | Found::First { term: None, .. } => {}
         }
     }
 

@@ -201,9 +201,12 @@ fn reload(call: &mut Call<'_>) -> Outcome {
         source.announce(&shared.persistence.load, worker.keys.now_ms());
         Ok(load::load(shared.storage(), &mut worker.keys, &settings, source, merges)?)
     });
-    if let Err(error) = loaded {
-        tracing::warn!("The RDB file {} cannot be loaded: {error}", settings.rdb_path().display());
-        return Err(Error::Fixed("ERR Error trying to load the RDB dump, check server logs."));
+    match loaded {
+        Ok(loaded) => shared.storage().host.take_definitions(&loaded.definitions),
+        Err(error) => {
+            tracing::warn!("The RDB file {} cannot be loaded: {error}", settings.rdb_path().display());
+            return Err(Error::Fixed("ERR Error trying to load the RDB dump, check server logs."));
+        }
     }
     tracing::warn!("DB reloaded by DEBUG RELOAD");
     call.reply.ok();

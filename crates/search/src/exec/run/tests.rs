@@ -194,9 +194,9 @@ fn scores_are_those_of_redisearch() {
         let statistics = Statistics { documents: 3, average_length: 8.0 / 3.0 };
         let mut scores = Vec::new();
         let scoring = Scoring { statistics, explain: true, ..Scoring::default() };
-        while run.scores(&partition, &scoring, |id, _, score, explanation| {
+        while run.scores(&partition, &scoring, |id, _, score, notes| {
             let key = partition.documents().get(id).unwrap().key.to_vec();
-            scores.push((String::from_utf8(key).unwrap(), score, explanation.unwrap()));
+            scores.push((String::from_utf8(key).unwrap(), score, notes.explanation.unwrap()));
         }) {}
         scores
     };
