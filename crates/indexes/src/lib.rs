@@ -6,6 +6,7 @@
 //! shard is locked by a thread that changes them.
 
 mod access;
+mod aggregation;
 mod catalogue;
 mod collect;
 mod definitions;
@@ -23,6 +24,7 @@ mod scan;
 mod testing;
 
 pub use access::Access;
+pub use aggregation::Aggregation;
 pub use catalogue::{Catalogue, INDEXES_MAX};
 pub use definitions::{Changed, Command};
 pub use index::{DIALECTS, KeyIndex};

@@ -277,8 +277,8 @@ fn files_carry_indexes() {
         }
         let before = found(&mut client, "alias", "red");
         assert!(!before.is_empty());
-        ask(&mut client, "SHUTDOWN");
-        drop(server);
+        assert!(client.command(&["SHUTDOWN"]).is_err(), "the connection ends");
+        assert!(server.wait().unwrap());
         let server = start(directory.path(), settings);
         let mut client = connect(&server);
         until_scanned(&mut client);

@@ -19,6 +19,9 @@ use crate::searching::{Context, Filters, distance_field, plan};
 /// Bits of a row's number that are its document's id; the partition stands above.
 const ID_BITS: u32 = 48;
 
+/// So many rows come in the order in which their documents came into the index; those of more come in no order.
+const ORDERED_ROWS: usize = 1 << 16;
+
 /// Where the value of a slot comes from.
 #[derive(Clone, Debug)]
 enum Origin {
@@ -41,6 +44,9 @@ pub struct Aggregating {
     rows: Batch,
     taken: usize,
     width: usize,
+    /// The order of the rows, if they come as their documents came into the index: their numbers there, and
+    /// their places.
+    order: Option<Vec<(u64, usize)>>,
 }
 
 /// A query that is planned; [`Planned::begin`] makes it rows of a pipeline.
@@ -48,6 +54,8 @@ pub struct Aggregating {
 pub struct Planned {
     index: Arc<Index>,
     evaluation: Evaluation,
+    /// The nearest vectors come in their order.
+    is_by_distance: bool,
     /// The names that the query gives the distances of its vectors.
     pub yielded: Vec<Box<[u8]>>,
 }
@@ -60,13 +68,14 @@ impl Planned {
     pub fn new(index: Arc<Index>, request: &Aggregate, context: Context) -> Result<Planned, Error> {
         let rules = index.rules();
         let (planned, scorer) = plan(&rules, &request.query, Filters::default(), context)?;
+        let is_by_distance = planned.nearest.is_some();
         let yielded = distance_field(&planned).into_iter().collect();
         let payload = request.query.payload.clone();
         let scores = Scores { scorer, payload, explain: false, with_terms: request.has_matched_terms() };
         let wants_scores = request.add_scores || request.with_scores || scores.with_terms;
         let scores = wants_scores.then_some(scores);
         let evaluation = Evaluation::new(Arc::clone(&index), planned, scores)?;
-        Ok(Planned { index, evaluation, yielded })
+        Ok(Planned { index, evaluation, is_by_distance, yielded })
     }
 
     /// The rows of a pipeline that was made with the names in `yielded`.
@@ -84,6 +93,7 @@ impl Planned {
             rows: Batch::default(),
             taken: 0,
             width: pipeline.scanned_width(),
+            order: (!self.is_by_distance && !pipeline.begins_with_groups()).then(Vec::new),
             evaluation: self.evaluation,
             index: self.index,
         }
@@ -107,17 +117,40 @@ impl Aggregating {
     /// Adds at most `most` rows to `batch`; whether there may be others.
     pub fn fill(&mut self, batch: &mut Batch, most: usize) -> bool {
         if self.taken == self.rows.len() {
+            self.taken = 0;
+            self.rows.clear(self.width);
+            self.order.iter_mut().for_each(Vec::clear);
+            self.step();
+        } else if self.taken == 0 && self.is_gathering() {
             self.step();
         }
-        self.taken += batch.take_rows(&mut self.rows, self.taken, most);
+        if self.is_gathering() {
+            return true;
+        }
+        match &mut self.order {
+            None => self.taken += batch.take_rows(&mut self.rows, self.taken, most),
+            Some(order) => {
+                if self.taken == 0 {
+                    order.sort_unstable();
+                }
+                for &(_, row) in order.iter().skip(self.taken).take(most) {
+                    self.taken += batch.take_rows(&mut self.rows, row, 1);
+                }
+            }
+        }
         self.taken < self.rows.len() || !self.evaluation.is_done()
+    }
+
+    /// Whether rows are kept back until all of them, or as many as have an order, are there.
+    pub fn is_gathering(&self) -> bool {
+        self.order.is_some() && self.rows.len() < ORDERED_ROWS && !self.evaluation.is_done()
     }
 
     fn step(&mut self) {
         let (rows, origins, terms_slot) = (&mut self.rows, &self.origins, self.terms_slot);
-        self.taken = 0;
-        rows.clear(self.width);
+        let order = &mut self.order;
         self.evaluation.step(&mut |found| {
+            order.iter_mut().for_each(|order| order.push((found.rank.sequence, rows.len())));
             let row = rows.push((found.partition as u64) << ID_BITS | found.id);
             for (slot, origin) in origins {
                 if let Some(place) = row.get_mut(*slot) {

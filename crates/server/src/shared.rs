@@ -29,6 +29,7 @@ use crate::replication::state::Replication;
 use crate::replication::state::random_id;
 use crate::scripting::cache::ScriptCache;
 use crate::scripting::libraries::Libraries;
+use crate::search::cursors::Cursors;
 use crate::shutdown::pending::PendingShutdown;
 use crate::slots::Slots;
 use crate::slow_path::{SlowPathReason, SlowPathReasons};
@@ -236,6 +237,8 @@ pub struct Shared<W> {
     pub computations: Computations,
     /// The indexes over the keys.
     pub indexes: &'static Catalogue,
+    /// Aggregations that are read in parts.
+    pub cursors: Cursors,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
     /// Copies of the listening sockets, with their tags: none accepts once the server ends.
@@ -323,6 +326,7 @@ impl<W> Shared<W> {
             pending_shutdown: PendingShutdown::default(),
             is_cron_paused: AtomicBool::new(false),
             blocked_clients: AtomicU64::new(0),
+            cursors: Cursors::default(),
             computations: Computations::new(engine, threads * NUMBERS_PER_THREAD),
             indexes,
             stopping: AtomicBool::new(false),

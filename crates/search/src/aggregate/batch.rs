@@ -18,6 +18,11 @@ impl Batch {
         Batch { width, ..Batch::default() }
     }
 
+    /// The slots of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.documents.len()
@@ -80,6 +85,10 @@ impl Batch {
             let taken = self.push(source.document(row));
             for (place, value) in taken.iter_mut().zip(source.row_mut(row)) {
                 *place = value.take();
+            }
+            let own = self.documents.len() - 1;
+            for (name, value) in source.extra.get_mut(row).map(std::mem::take).unwrap_or_default() {
+                self.push_extra(own, name, value);
             }
         }
         end.saturating_sub(from)

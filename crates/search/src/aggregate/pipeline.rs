@@ -112,6 +112,12 @@ impl Pipeline {
         self.width(0)
     }
 
+    /// Whether rows go into groups before they are sorted or leave the pipeline.
+    pub fn begins_with_groups(&self) -> bool {
+        let first = self.plan.stages.iter().find(|stage| stage.is_blocking());
+        matches!(first, Some(Stage::Group(_)))
+    }
+
     /// Whether no row leaves the pipeline before all have come to it.
     pub fn is_blocking(&self) -> bool {
         self.plan.stages.iter().any(|stage| stage.is_blocking() || matches!(stage, Stage::Count))
@@ -131,6 +137,10 @@ impl Pipeline {
         let progress = self.try_step(source, wanted, budget);
         if progress.is_err() {
             self.phase = Phase::Done;
+            // As in RediSearch: rows that have left the pipeline are the reply.
+            if !self.results.is_empty() && !self.is_blocking() {
+                return Ok(Progress::Done);
+            }
         }
         progress
     }
@@ -226,9 +236,10 @@ impl Pipeline {
     fn pass(&mut self, from: usize, batch: &mut Batch, source: &mut dyn Source) -> Result<(), Error> {
         let terms_slot = self.plan.terms_slot;
         let mut memory = Memory { left: self.memory_max_bytes };
+        let mut failure = None;
         for index in from..self.plan.stages.len() {
             if batch.is_empty() {
-                return Ok(());
+                return failure.map_or(Ok(()), Err);
             }
             let section = self.plan.sections_of_stages.get(index).copied().unwrap_or(0);
             let terms_slot = terms_slot.filter(|_| section == 0);
@@ -240,16 +251,22 @@ impl Pipeline {
                     source.load(inputs, all.then_some(&slot_of as SlotOf<'_>), batch)?;
                 }
                 Stage::Apply { program, slot } => {
-                    apply(program, *slot, terms_slot, batch, &mut self.scratch, &mut memory)?;
+                    let applied = apply(program, *slot, terms_slot, batch, &mut self.scratch, &mut memory);
+                    keep_sound(applied, batch, &mut failure);
                 }
-                Stage::Filter(program) => filter(program, terms_slot, batch, &mut self.scratch)?,
+                Stage::Filter(program) => {
+                    let filtered = filter(program, terms_slot, batch, &mut self.scratch);
+                    keep_sound(filtered, batch, &mut failure);
+                }
                 Stage::Group(grouper) => {
                     grouper.absorb(batch)?;
-                    return self.check_memory();
+                    self.check_memory()?;
+                    return failure.map_or(Ok(()), Err);
                 }
                 Stage::Sort(sorter) => {
                     sorter.absorb(batch);
-                    return self.check_memory();
+                    self.check_memory()?;
+                    return failure.map_or(Ok(()), Err);
                 }
                 Stage::Limit { skipped, left } => limit(skipped, left, batch),
                 Stage::Count => batch.clear(0),
@@ -257,7 +274,8 @@ impl Pipeline {
         }
         self.results_bytes += batch.bytes();
         self.results.append(batch);
-        self.check_memory()
+        self.check_memory()?;
+        failure.map_or(Ok(()), Err)
     }
 
     fn check_memory(&self) -> Result<(), Error> {
@@ -275,16 +293,27 @@ impl Pipeline {
         self.results.len()
     }
 
-    /// The rows that are there, for `show`: their properties in order, with names. They are given up.
-    pub fn take(&mut self, mut show: impl FnMut(Shown<'_>)) {
-        let batch = std::mem::take(&mut self.results);
-        self.results_bytes = 0;
+    /// Up to `most` of the rows that are there, for `show`: their properties in order, with names. They are
+    /// given up.
+    pub fn take(&mut self, most: usize, mut show: impl FnMut(Shown<'_>)) {
+        let mut all = std::mem::take(&mut self.results);
+        let mut batch = Batch::new(self.width(self.plan.sections.len().saturating_sub(1)));
+        if most < all.len() {
+            batch.take_rows(&mut all, 0, most);
+            self.results.clear(batch.width());
+            self.results.take_rows(&mut all, most, usize::MAX);
+        } else {
+            batch = all;
+        }
+        self.results_bytes = self.results.bytes();
         let section = self.plan.sections.last();
         let (score_slot, is_of_source) = (self.plan.score_slot, self.plan.sections.len() == 1);
         for row in 0..batch.len() {
             show(Shown { batch: &batch, row, section, score_slot, is_of_source });
         }
-        self.results.clear(section.map_or(0, |section| section.names.len()));
+        if self.results.is_empty() {
+            self.results.clear(batch.width());
+        }
     }
 }
 
@@ -303,10 +332,11 @@ impl<'a> Shown<'a> {
         self.batch.document(self.row)
     }
 
-    /// The row's score, if that is wanted and the row is one of the source.
+    /// The row's score, if that is wanted; a group has 0.
     pub fn score(&self) -> Option<f64> {
-        let slot = self.section.filter(|_| self.is_of_source).and(self.score_slot)?;
-        self.batch.row(self.row).get(slot)?.as_ref()?.to_number()
+        let slot = self.score_slot?;
+        let own = self.batch.row(self.row).get(slot).filter(|_| self.is_of_source);
+        Some(own.and_then(Option::as_ref).and_then(Value::to_number).unwrap_or(0.0))
     }
 
     /// The properties that the row has.
@@ -355,6 +385,17 @@ impl Row for RowView<'_> {
     }
 }
 
+/// An error, and the row of the batch in which it arose.
+type Failed = (usize, Error);
+
+/// Keeps the rows before the one that has failed.
+fn keep_sound(result: Result<(), Failed>, batch: &mut Batch, failure: &mut Option<Error>) {
+    if let Err((failed, error)) = result {
+        batch.retain(|row| row < failed);
+        *failure = Some(error);
+    }
+}
+
 fn apply(
     program: &Program,
     slot: Slot,
@@ -362,10 +403,11 @@ fn apply(
     batch: &mut Batch,
     scratch: &mut Scratch,
     memory: &mut Memory,
-) -> Result<(), Error> {
+) -> Result<(), Failed> {
     for row in 0..batch.len() {
-        let value = program.evaluate(&RowView { values: batch.row(row), terms_slot }, scratch)?;
-        memory.take(value.heap_bytes())?;
+        let value = program.evaluate(&RowView { values: batch.row(row), terms_slot }, scratch);
+        let value = value.map_err(|error| (row, error))?;
+        memory.take(value.heap_bytes()).map_err(|error| (row, error))?;
         if let Some(place) = batch.row_mut(row).get_mut(slot) {
             *place = Some(value);
         }
@@ -378,14 +420,20 @@ fn filter(
     terms_slot: Option<Slot>,
     batch: &mut Batch,
     scratch: &mut Scratch,
-) -> Result<(), Error> {
+) -> Result<(), Failed> {
     let mut kept = Vec::with_capacity(batch.len());
+    let mut failed = Ok(());
     for row in 0..batch.len() {
-        let row = RowView { values: batch.row(row), terms_slot };
-        kept.push(program.evaluate(&row, scratch)?.is_true());
+        match program.evaluate(&RowView { values: batch.row(row), terms_slot }, scratch) {
+            Ok(value) => kept.push(value.is_true()),
+            Err(error) => {
+                failed = Err((kept.iter().filter(|kept| **kept).count(), error));
+                break;
+            }
+        }
     }
     batch.retain(|row| kept.get(row) == Some(&true));
-    Ok(())
+    failed
 }
 
 fn limit(skipped: &mut u64, left: &mut u64, batch: &mut Batch) {

@@ -122,6 +122,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     replication::COMMANDS,
     replicaof::COMMANDS,
     scripting::COMMANDS,
+    search::aggregate::COMMANDS,
     search::definitions::COMMANDS,
     search::explain::COMMANDS,
     search::find::COMMANDS,

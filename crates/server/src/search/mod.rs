@@ -1,8 +1,10 @@
 //! Indexes of keys, and searches: the catalogue's place among files, replicas and threads.
 
+pub mod cursors;
 pub mod definitions;
 pub mod job;
 pub mod reply;
+pub mod rows;
 
 use std::time::{Duration, Instant};
 

@@ -103,7 +103,7 @@ fn write_fields(fields: &[NamedValue], reply: &mut Reply) {
     }
 }
 
-fn write_value(node: Node<'_>, reply: &mut Reply) {
+pub(super) fn write_value(node: Node<'_>, reply: &mut Reply) {
     match node.view() {
         View::Null => reply.null(),
         View::Bool(bool) => reply.bool(bool),

@@ -101,7 +101,7 @@ fn run_with(source: &mut Documents, text: &str, options: &Options) -> Result<Vec
         assert!(step < 100_000, "{text}");
         let progress = pipeline.step(source, 3, 7).map_err(|error| error.to_string())?;
         assert_eq!(progress == Progress::Ready, progress != Progress::Done && pipeline.ready() >= 3);
-        pipeline.take(|row| {
+        pipeline.take(usize::MAX, |row| {
             let pairs = row
                 .properties()
                 .map(|(name, value)| format!("{}={}", String::from_utf8_lossy(name), show(value)));

@@ -3,12 +3,11 @@
 use martlet_command::{Acl, Error, Flags, Outcome, command};
 use martlet_indexes::{Access, Run};
 use martlet_protocol::reply::Reply;
-use martlet_search::request::{Limits, Search};
-use martlet_search::searching::Context;
+use martlet_search::request::Search;
 
-use super::{GROUP, readable_index};
+use super::{GROUP, context, limits, readable_index, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
-use crate::search::job::{self, Job, TimeLimit};
+use crate::search::job::{self, Job};
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&SEARCH];
@@ -34,15 +33,12 @@ fn search(call: &mut Call<'_>) -> Outcome {
     let words: Vec<&[u8]> = call.args.iter().collect();
     let index = readable_index(call, words[1])?;
     let text = |error: martlet_search::Error| Error::Text(error.to_string());
-    let limits = Limits::default();
-    let request = Search::parse(&words[2..], &limits).map_err(text)?;
+    let request = Search::parse(&words[2..], &limits(call)).map_err(text)?;
     let name = String::from_utf8_lossy(words[1]);
     let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
     index.count_dialect(request.query.dialect);
-    let context =
-        Context { results_max: limits.search_results, is_resp3: call.reply.is_resp3(), ..Context::default() };
-    let run = Run::new(index, request, context).map_err(text)?;
-    let limit = TimeLimit::new(run.request().query.timeout_ms, false);
+    let run = Run::new(index, request, context(call)).map_err(text)?;
+    let limit = time_limit(call, run.request().query.timeout_ms);
     job::run(call, run, limit)
 }
 

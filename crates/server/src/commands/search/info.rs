@@ -13,6 +13,7 @@ use martlet_search::schema::{Definition, Field};
 
 use super::{GROUP, readable_index, text_line};
 use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::search::cursors::CURSORS_MAX;
 use crate::search::job::{self, Job, TimeLimit};
 
 /// The commands.
@@ -50,9 +51,15 @@ struct Cursors {
     index_total: usize,
 }
 
-/// Counts the cursors of the server and of an index. Only FT.AGGREGATE opens cursors.
-fn cursors(_call: &Call<'_>, _index: &KeyIndex) -> Cursors {
-    Cursors { index_capacity: 128, ..Cursors::default() }
+/// Counts the cursors of the server and of an index.
+fn cursors(call: &Call<'_>, index: &KeyIndex) -> Cursors {
+    let (all, own) = call.worker.shared.cursors.counts(index);
+    Cursors {
+        global_idle: all.idle,
+        global_total: all.total,
+        index_capacity: CURSORS_MAX,
+        index_total: own.total,
+    }
 }
 
 /// The count whose end is a reply.

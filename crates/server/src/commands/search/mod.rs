@@ -1,5 +1,6 @@
 //! The FT family: indexes, searches, aggregations.
 
+pub mod aggregate;
 pub mod definitions;
 pub mod explain;
 pub mod find;
@@ -11,7 +12,11 @@ use std::sync::Arc;
 use martlet_command::{Error, Group};
 use martlet_indexes::KeyIndex;
 use martlet_protocol::reply::Reply;
+use martlet_search::request::Limits;
+use martlet_search::searching::Context;
 use martlet_spec::module;
+
+use crate::search::job::TimeLimit;
 
 use super::Call;
 
@@ -34,6 +39,22 @@ fn readable_index(call: &mut Call<'_>, name: &[u8]) -> Result<Option<Arc<KeyInde
             Ok(index)
         }
     }
+}
+
+/// What a request may ask for.
+fn limits(_: &Call<'_>) -> Limits {
+    Limits::default()
+}
+
+/// The server's part in a search.
+fn context(call: &Call<'_>) -> Context {
+    let results_max = limits(call).search_results;
+    Context { results_max, is_resp3: call.reply.is_resp3(), ..Context::default() }
+}
+
+/// The time limit of a request with this TIMEOUT.
+fn time_limit(_: &Call<'_>, timeout_ms: u64) -> TimeLimit {
+    TimeLimit::new(timeout_ms, false)
 }
 
 /// Whether the client may read all keys with an index's prefixes; with `writes`, change them too.
