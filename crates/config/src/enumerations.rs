@@ -82,6 +82,14 @@ enumerations! {
         Sum = "sum",
     }
 
+    /// What becomes of a search that takes too long.
+    OnTimeout {
+        /// Its results so far.
+        Return = "return",
+        /// An error.
+        Fail = "fail",
+    }
+
     /// How time series save samples.
     SeriesEncoding {
         /// As a stream of bits.

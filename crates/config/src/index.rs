@@ -9,7 +9,7 @@ use super::table::Parameter;
 
 /// Every parameter, in the table's order.
 pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
-    super::parameters::ENTRIES.iter().chain(super::accepted::ENTRIES)
+    super::parameters::ENTRIES.iter().chain(super::search::ENTRIES).chain(super::accepted::ENTRIES)
 }
 
 /// The parameter of that name or alias; letter case does not matter.

@@ -13,6 +13,7 @@ mod index;
 mod load;
 mod parameters;
 mod rewrite;
+mod search;
 mod special;
 mod store;
 mod table;
@@ -32,6 +33,7 @@ pub use load::{
 };
 pub use parameters::Config;
 pub use rewrite::{AccessLines, Extent, rewrite, rewrite_file};
+pub use search::{RESULTS_MAX, SearchParameters};
 pub use special::{
     ErrorRate, KeyspaceEvents, OutputClass, OutputLimit, Primary, ReplicaOf, SavePoint, SavePoints,
     SlotMetrics, TitlePart, title_parts,

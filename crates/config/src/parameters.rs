@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use super::accepted::Accepted;
 use super::enumerations::*;
+use super::search::SearchParameters;
 use super::special::*;
 use super::table::Effect::{Absent, Honoured, Moot};
 use super::table::{Section, parameter_table};
@@ -36,6 +37,8 @@ parameter_table! {
     also {
         /// Parameters that have nothing to act on here.
         accepted: Accepted,
+        /// Parameters of search.
+        search: SearchParameters,
     }
 
     // Time series.

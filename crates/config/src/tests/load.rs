@@ -248,7 +248,7 @@ fn save_points_of_a_file_add_up_and_replace_the_defaults() {
 #[test]
 fn what_has_no_effect_is_noted_once() {
     let loaded = load_text(
-        "activerehashing yes\nactiverehashing no\nport 1\nprefetch-batch-max-size 1\nloadmodule ./x.so a\nfoo.bar 1\nsearch-timeout 5\n\
+        "activerehashing yes\nactiverehashing no\nport 1\nprefetch-batch-max-size 1\nloadmodule ./x.so a\nfoo.bar 1\nsearch-unknown 5\n\
          lua-replicate-commands yes\nsentinel\n",
         "",
     )
@@ -256,7 +256,7 @@ fn what_has_no_effect_is_noted_once() {
     let names: Vec<_> = loaded.without_effect.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["activerehashing", "prefetch-batch-max-size"]);
     let ignored: Vec<_> = loaded.ignored.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(ignored, ["loadmodule", "foo.bar", "search-timeout", "lua-replicate-commands", "sentinel"]);
+    assert_eq!(ignored, ["loadmodule", "foo.bar", "search-unknown", "lua-replicate-commands", "sentinel"]);
 }
 
 #[test]

@@ -24,8 +24,9 @@ rely on.
 Parameters marked *start* can only be set at start, *protected* ones at run time only with `enable-protected-configs`.
 Hidden ones are shown by their exact name only. Sizes take `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g` and `gb`.
 
-Beside parameters, `include`, `rename-command` and `user` are directives; `loadmodule` and the parameters of modules
+Beside parameters, `include`, `rename-command` and `user` are directives; `loadmodule` and other parameters of modules
 (`name.parameter`, `search-…`, `ts-…`, `bf-…`, `cf-…`) are accepted without effect, since this server loads no modules.
+FT.CONFIG knows those of search by the names of RediSearch 2.10.
 ";
 
 /// The type of a parameter.

@@ -1,7 +1,7 @@
 //! The sizes of an index, counted by steps of bounded length (FT.INFO).
 //!
-//! A step locks one partition, for some thousand terms. The index may change between two steps, and the sum is
-//! then not that of a single moment.
+//! A step locks one partition, for some thousand terms. The index may change between two steps, and the sum
+//! is then not that of a single moment.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The terms of a whole index, or the tags of a field, in order and each once, by steps of bounded length.
 //!
-//! The walk holds some hundred names of each partition, and no lock between two steps. A name that is added or
-//! removed between two steps may or may not be among those that the walk hands on.
+//! The walk holds some hundred names of each partition, and no lock between two steps. A name that is added
+//! or removed between two steps may or may not be among those that the walk hands on.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

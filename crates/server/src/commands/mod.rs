@@ -124,6 +124,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     scripting::COMMANDS,
     search::aggregate::COMMANDS,
     search::definitions::COMMANDS,
+    search::config::COMMANDS,
     search::explain::COMMANDS,
     search::find::COMMANDS,
     search::info::COMMANDS,

@@ -12,8 +12,6 @@ use martlet_indexes::{Aggregation, KeyIndex};
 
 use super::rows::Shape;
 
-/// Cursors of an index, at most.
-pub const CURSORS_MAX: usize = 128;
 /// The greatest id; as RediSearch's, ids fit into 31 bits.
 const ID_MAX: u64 = 1 << 31;
 
@@ -60,12 +58,10 @@ impl Cursors {
     ///
     /// # Errors
     /// The index has as many as may be.
-    pub fn reserve(&self, index: &Arc<KeyIndex>, now_ms: i64) -> Result<u64, TooMany> {
+    pub fn reserve(&self, index: &Arc<KeyIndex>, most: usize, now_ms: i64) -> Result<u64, TooMany> {
         let mut places = lock(&self.0);
         end_idle(&mut places, now_ms);
-        if places.values().filter(|place| Arc::ptr_eq(place.index.index(), index.index())).count()
-            >= CURSORS_MAX
-        {
+        if places.values().filter(|place| Arc::ptr_eq(place.index.index(), index.index())).count() >= most {
             return Err(TooMany);
         }
         let mut random = Random::from_entropy();

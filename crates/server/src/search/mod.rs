@@ -5,6 +5,7 @@ pub mod definitions;
 pub mod job;
 pub mod reply;
 pub mod rows;
+pub mod settings;
 
 use std::time::{Duration, Instant};
 

@@ -14,6 +14,7 @@ use crate::runtime::Shared;
 use crate::search::cursors::{Cursor, TooMany};
 use crate::search::job::{self, Job};
 use crate::search::rows::{self, Shape};
+use crate::search::settings::cursors_max;
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&AGGREGATE, &CURSOR];
@@ -59,7 +60,10 @@ fn aggregate(call: &mut Call<'_>) -> Outcome {
     let cursor = match request.cursor {
         None => None,
         Some(cursor) => {
-            let id = shared.cursors.reserve(&index, now_ms).map_err(|TooMany| TOO_MANY)?;
+            let id = shared
+                .cursors
+                .reserve(&index, cursors_max(call.worker.config()), now_ms)
+                .map_err(|TooMany| TOO_MANY)?;
             Some((id, cursor.count as usize, i64::from(cursor.idle_ms)))
         }
     };

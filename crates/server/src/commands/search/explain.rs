@@ -2,11 +2,11 @@
 
 use martlet_command::{Acl, Error, Flags, Outcome, command};
 use martlet_search::aggregate::request::Aggregate;
-use martlet_search::request::Limits;
 use martlet_search::searching::explain;
 
 use super::{GROUP, readable_index, text_line};
 use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::search::settings;
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&EXPLAIN, &EXPLAIN_CLI];
@@ -41,7 +41,7 @@ fn explained(call: &mut Call<'_>) -> Result<Vec<u8>, Error> {
     let words: Vec<&[u8]> = call.args.iter().collect();
     let index = readable_index(call, words[1])?;
     let text = |error: martlet_search::Error| Error::Text(error.to_string());
-    let request = Aggregate::parse(&words[2..], &Limits::default()).map_err(text)?;
+    let request = Aggregate::parse(&words[2..], &settings::limits(call.worker.config())).map_err(text)?;
     let name = String::from_utf8_lossy(words[1]);
     let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
     explain(index.index(), &request.query).map_err(text)

@@ -13,8 +13,8 @@ use martlet_search::schema::{Definition, Field};
 
 use super::{GROUP, readable_index, text_line};
 use crate::commands::{Call, ServerCommand, ServerHandler};
-use crate::search::cursors::CURSORS_MAX;
 use crate::search::job::{self, Job, TimeLimit};
+use crate::search::settings::cursors_max;
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&INFO];
@@ -57,7 +57,7 @@ fn cursors(call: &Call<'_>, index: &KeyIndex) -> Cursors {
     Cursors {
         global_idle: all.idle,
         global_total: all.total,
-        index_capacity: CURSORS_MAX,
+        index_capacity: cursors_max(call.worker.config()),
         index_total: own.total,
     }
 }

@@ -1,6 +1,7 @@
 //! The FT family: indexes, searches, aggregations.
 
 pub mod aggregate;
+pub mod config;
 pub mod definitions;
 pub mod explain;
 pub mod find;
@@ -17,6 +18,7 @@ use martlet_search::searching::Context;
 use martlet_spec::module;
 
 use crate::search::job::TimeLimit;
+use crate::search::settings;
 
 use super::Call;
 
@@ -42,19 +44,20 @@ fn readable_index(call: &mut Call<'_>, name: &[u8]) -> Result<Option<Arc<KeyInde
 }
 
 /// What a request may ask for.
-fn limits(_: &Call<'_>) -> Limits {
-    Limits::default()
+fn limits(call: &Call<'_>) -> Limits {
+    settings::limits(call.worker.config())
 }
 
 /// The server's part in a search.
 fn context(call: &Call<'_>) -> Context {
     let results_max = limits(call).search_results;
-    Context { results_max, is_resp3: call.reply.is_resp3(), ..Context::default() }
+    let bounds = settings::bounds(call.worker.config());
+    Context { results_max, is_resp3: call.reply.is_resp3(), bounds }
 }
 
 /// The time limit of a request with this TIMEOUT.
-fn time_limit(_: &Call<'_>, timeout_ms: u64) -> TimeLimit {
-    TimeLimit::new(timeout_ms, false)
+fn time_limit(call: &Call<'_>, timeout_ms: u64) -> TimeLimit {
+    TimeLimit::new(timeout_ms, settings::fails_late(call.worker.config()))
 }
 
 /// Whether the client may read all keys with an index's prefixes; with `writes`, change them too.
