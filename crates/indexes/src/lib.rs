@@ -13,11 +13,13 @@ mod definitions;
 mod document;
 mod filter;
 mod following;
+mod hybrid;
 mod index;
 mod loading;
 mod prefix_set;
 mod prefixes;
 mod progress;
+mod row_values;
 mod run;
 mod scan;
 #[cfg(test)]
@@ -27,7 +29,9 @@ pub use access::Access;
 pub use aggregation::Aggregation;
 pub use catalogue::{Catalogue, INDEXES_MAX};
 pub use definitions::{Changed, Command};
+pub use hybrid::{EndedIn, HybridResults, HybridRow, HybridRun};
 pub use index::{DIALECTS, KeyIndex};
+
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
 pub use run::{Results, Row, Run};

@@ -62,6 +62,11 @@ impl HybridSearching {
         &self.request
     }
 
+    /// Whether the search of texts is over.
+    pub fn is_at_vectors(&self) -> bool {
+        self.search.is_done()
+    }
+
     /// A step; whether both searches have come to their ends.
     pub fn step(&mut self) -> bool {
         let [by_text, by_vector] = &mut self.best;

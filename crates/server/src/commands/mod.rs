@@ -129,6 +129,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     search::find::COMMANDS,
     search::info::COMMANDS,
     search::tags::COMMANDS,
+    search::hybrid::COMMANDS,
     server::COMMANDS,
     crate::runtime::transaction::COMMANDS,
 ];

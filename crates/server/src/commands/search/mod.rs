@@ -5,6 +5,7 @@ pub mod config;
 pub mod definitions;
 pub mod explain;
 pub mod find;
+pub mod hybrid;
 pub mod info;
 pub mod tags;
 

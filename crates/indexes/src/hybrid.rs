@@ -1,0 +1,326 @@
+//! FT.HYBRID over keys, in steps between which others run: both searches, then the fused rows through a
+//! pipeline, which reads their fields from the keys.
+
+use std::sync::Arc;
+
+use martlet_search::Error;
+use martlet_search::aggregate::batch::Batch;
+use martlet_search::aggregate::pipeline::{
+    Input, InputSource, Options, Pipeline, Progress, Property, Schema, SlotOf, Source,
+};
+use martlet_search::aggregate::request::{Aggregate, Load, LoadField, Step};
+use martlet_search::aggregate::value::Value;
+use martlet_search::exec::Bounds;
+use martlet_search::hybrid::{Hybrid, HybridHit, HybridSearching};
+use martlet_search::index::documents::Sortable;
+use martlet_search::request::{Arrange, Format};
+use martlet_search::schema::{Definition, Source as DocumentSource};
+
+use crate::access::Access;
+use crate::index::KeyIndex;
+use crate::row_values::RowValues;
+
+const KEY: &[u8] = b"__key";
+const SCORE: &[u8] = b"__score";
+/// Rows that a step passes through the pipeline.
+const ROWS: usize = 64;
+/// Bytes that the rows and groups of a request may take.
+const MEMORY_MAX: usize = 256 << 20;
+
+/// Where a time limit has ended a request.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EndedIn {
+    /// The search of texts.
+    Search,
+    /// The search of vectors.
+    Vectors,
+    /// The pipeline.
+    Pipeline,
+}
+
+/// A row of the results: its properties.
+pub type HybridRow = Vec<(Box<[u8]>, Value)>;
+
+/// The results of a run.
+#[derive(Debug, Default)]
+pub struct HybridResults {
+    /// How many rows there are without LIMIT.
+    pub total: u64,
+    /// The rows in order.
+    pub rows: Vec<HybridRow>,
+    /// Whether a time limit has ended the run, and where.
+    pub ended_in: Option<EndedIn>,
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct HybridRun {
+    index: Arc<KeyIndex>,
+    searching: Option<Box<HybridSearching>>,
+    rows: Rows,
+    pipeline: Pipeline,
+    has_groups: bool,
+    /// Properties that each row has, but that the request does not name.
+    hidden: Vec<&'static [u8]>,
+    timeout_ms: u64,
+    results: HybridResults,
+}
+
+/// The fused rows, as a source of the pipeline.
+#[derive(Debug)]
+struct Rows {
+    hits: Vec<HybridHit>,
+    at: usize,
+    scanned: Vec<Input>,
+    names: Names,
+    values: RowValues,
+}
+
+/// The properties that have scores.
+#[derive(Debug)]
+struct Names {
+    fused: Box<[u8]>,
+    search: Option<Box<[u8]>>,
+    vector: Option<Box<[u8]>>,
+}
+
+struct Fields<'a>(&'a Definition);
+
+impl Schema for Fields<'_> {
+    fn property(&self, name: &[u8]) -> Option<Property> {
+        let field = self.0.fields.iter().find(|field| *field.name == *name)?;
+        Some(Property { path: field.identifier.clone(), is_sortable: field.sortable })
+    }
+}
+
+impl HybridRun {
+    /// A run that has not begun. `results_max` is MAXSEARCHRESULTS.
+    ///
+    /// # Errors
+    /// RediSearch's, for both queries, and the steps of the tail.
+    pub fn new(
+        index: Arc<KeyIndex>,
+        mut request: Hybrid,
+        results_max: u64,
+        is_resp3: bool,
+    ) -> Result<HybridRun, Error> {
+        let rules = index.index().rules();
+        let definition = &rules.definition;
+        request.query.check_format(is_resp3, definition.source == DocumentSource::Json)?;
+        if request.query.format == Format::Expand {
+            return Err(Error::new("EXPAND format is not supported by FT.HYBRID"));
+        }
+        if request.tail.cursor.is_some() {
+            return Err(Error::new("WITHCURSOR is not supported by FT.HYBRID"));
+        }
+        request.combine.window =
+            request.combine.window.min(usize::try_from(results_max).unwrap_or(usize::MAX));
+        let names = Names {
+            fused: request.combine.score_name.clone().unwrap_or_else(|| SCORE.into()),
+            search: request.search_score_name.clone(),
+            vector: request.vector.score_name.clone(),
+        };
+        let steps = steps(std::mem::take(&mut request.tail.steps), request.tail.no_sort, &names.fused);
+        let hidden = hidden(&steps);
+        let has_groups = steps.iter().any(|step| matches!(step, Step::Group(_)));
+        let tail = Aggregate {
+            query: request.query.clone(),
+            steps,
+            add_scores: false,
+            with_scores: false,
+            count_only: request.tail.count_only,
+            cursor: None,
+        };
+        let scores = [Some(&names.fused), names.search.as_ref(), names.vector.as_ref()];
+        let yielded = std::iter::once(KEY.into()).chain(scores.into_iter().flatten().cloned()).collect();
+        let options = Options { yielded, results_max, memory_max_bytes: MEMORY_MAX, seed: 0 };
+        let pipeline = Pipeline::new(&tail, &Fields(definition), &options)?;
+        let (timeout_ms, dialect) = (request.query.timeout_ms, request.query.dialect);
+        let rows = Rows {
+            hits: Vec::new(),
+            at: 0,
+            scanned: pipeline.scanned().to_vec(),
+            names,
+            values: RowValues::new(dialect),
+        };
+        let searching = HybridSearching::new(Arc::clone(index.index()), request, Bounds::default())?;
+        Ok(HybridRun {
+            searching: Some(Box::new(searching)),
+            rows,
+            pipeline,
+            has_groups,
+            hidden,
+            timeout_ms,
+            results: HybridResults::default(),
+            index,
+        })
+    }
+
+    /// TIMEOUT, milliseconds; 0 is unlimited.
+    pub fn timeout_ms(&self) -> u64 {
+        self.timeout_ms
+    }
+
+    /// A step; whether the run has come to its end. After [`Access::gave_up`] nothing of it is of use.
+    ///
+    /// # Errors
+    /// An expression, or the limit of memory.
+    pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> Result<bool, Error> {
+        if let Some(searching) = &mut self.searching {
+            if searching.step() {
+                self.begin_pipeline();
+            }
+            return Ok(false);
+        }
+        if self.results.ended_in == Some(EndedIn::Pipeline) {
+            return Ok(true);
+        }
+        let mut source = KeyRows { index: &self.index, rows: &mut self.rows, access, now_ms };
+        let progress = self.pipeline.step(&mut source, usize::MAX, ROWS)?;
+        if progress != Progress::Done {
+            return Ok(false);
+        }
+        if self.has_groups {
+            self.results.total = self.pipeline.total();
+        }
+        let (rows, hidden) = (&mut self.results.rows, &self.hidden);
+        self.pipeline.take(|row| {
+            let shown = row.properties().filter(|(name, _)| !hidden.contains(name));
+            rows.push(shown.map(|(name, value)| (name.into(), value.clone())).collect());
+        });
+        Ok(true)
+    }
+
+    /// Goes on with what has been found up to now; a pipeline under way gives no rows.
+    pub fn end_early(&mut self) {
+        self.results.ended_in = Some(match &self.searching {
+            None => EndedIn::Pipeline,
+            Some(searching) if searching.is_at_vectors() => EndedIn::Vectors,
+            Some(_) => EndedIn::Search,
+        });
+        self.begin_pipeline();
+    }
+
+    fn begin_pipeline(&mut self) {
+        if let Some(searching) = self.searching.take() {
+            self.rows.hits = searching.into_hits();
+            self.results.total = self.rows.hits.len() as u64;
+        }
+    }
+
+    /// The results of a run that has come to its end.
+    pub fn into_results(self) -> HybridResults {
+        self.results
+    }
+}
+
+/// The steps of the pipeline: LOAD first, which RediSearch moves before the fusion, and without one the key
+/// and the fused score; ten rows without LIMIT.
+fn steps(tail: Vec<Step>, no_sort: bool, fused: &[u8]) -> Vec<Step> {
+    let (mut steps, rest): (Vec<Step>, Vec<Step>) =
+        tail.into_iter().partition(|step| matches!(step, Step::Load(_)));
+    if steps.is_empty() {
+        let fields = [KEY, fused].map(|name| LoadField { path: name.into(), name: name.into() });
+        steps.push(Step::Load(Load::Fields(fields.to_vec())));
+    }
+    let has_limit = rest.iter().any(|step| matches!(step, Step::Arrange(_)));
+    steps.extend(rest);
+    if !has_limit && !no_sort {
+        let limit = Arrange { count: Arrange::DEFAULT_COUNT, ..Arrange::default() };
+        steps.push(Step::Arrange(limit));
+    }
+    steps
+}
+
+/// The properties of every row that results have only where LOAD or a later step names them.
+fn hidden(steps: &[Step]) -> Vec<&'static [u8]> {
+    let is_named = |wanted: &[u8]| {
+        steps.iter().any(|step| match step {
+            Step::Load(Load::Fields(fields)) => fields.iter().any(|field| *field.name == *wanted),
+            Step::Group(group) => group.properties.iter().any(|name| **name == *wanted),
+            Step::Apply { name, .. } => **name == *wanted,
+            _ => false,
+        })
+    };
+    [KEY, SCORE].into_iter().filter(|name| !is_named(name)).collect()
+}
+
+/// The fused rows with the keys.
+struct KeyRows<'a, 'k> {
+    index: &'a KeyIndex,
+    rows: &'a mut Rows,
+    access: &'a mut Access<'k>,
+    now_ms: i64,
+}
+
+impl KeyRows<'_, '_> {
+    /// A value that needs no document.
+    fn value(&self, at: usize, input: &Input) -> Option<Value> {
+        let HybridHit { hit, scores } = self.rows.hits.get(at)?;
+        let names = &self.rows.names;
+        let is = |name: &Option<Box<[u8]>>| name.as_ref() == Some(&input.name);
+        match input.source {
+            InputSource::Query if *input.name == *KEY => Some(Value::from(&*hit.key)),
+            InputSource::Query if input.name == names.fused => Some(Value::Number(scores.score)),
+            InputSource::Query if is(&names.search) => scores.search.map(Value::Number),
+            InputSource::Query if is(&names.vector) => scores.vector.map(Value::Number),
+            InputSource::Query | InputSource::Document => None,
+            InputSource::Sorted => {
+                let rules = self.index.index().rules();
+                let mut sortable = rules.definition.fields.iter().filter(|field| field.sortable);
+                let place = sortable.position(|field| field.name == input.name)?;
+                let partition = self.index.index().partition(hit.partition)?;
+                match partition.documents().get(hit.id)?.sortables.get(place)? {
+                    Sortable::Missing => None,
+                    Sortable::Number(number) => Some(Value::Number(*number)),
+                    Sortable::Text(text) => Some(Value::from(&**text)),
+                }
+            }
+        }
+    }
+}
+
+impl Source for KeyRows<'_, '_> {
+    fn fill(&mut self, batch: &mut Batch, most: usize) -> Result<bool, Error> {
+        let end = self.rows.hits.len().min(self.rows.at + most);
+        for at in self.rows.at..end {
+            let row = batch.len();
+            batch.push(at as u64);
+            for input in &self.rows.scanned {
+                let value = self.value(at, input);
+                if let Some(slot) = batch.row_mut(row).get_mut(input.slot) {
+                    *slot = value;
+                }
+            }
+        }
+        self.rows.at = end;
+        Ok(end < self.rows.hits.len())
+    }
+
+    fn load(&mut self, inputs: &[Input], all: Option<SlotOf<'_>>, batch: &mut Batch) -> Result<(), Error> {
+        let mut is_there = Vec::with_capacity(batch.len());
+        for row in 0..batch.len() {
+            let at = usize::try_from(batch.document(row)).unwrap_or(usize::MAX);
+            let Some(HybridHit { hit, .. }) = self.rows.hits.get(at) else {
+                is_there.push(false);
+                continue;
+            };
+            let (values, now_ms) = (&mut self.rows.values, self.now_ms);
+            let filled = self.access.with_key(&hit.key, now_ms, |entry| {
+                values.fill(entry, now_ms, inputs, all, (&mut *batch, row))
+            });
+            is_there.push(filled == Some(true));
+            // Under other names than their own.
+            for input in inputs.iter().filter(|input| [KEY, SCORE].contains(&&*input.path)) {
+                let name: &[u8] = if *input.path == *KEY { KEY } else { &self.rows.names.fused };
+                let own = Input { name: name.into(), source: InputSource::Query, ..input.clone() };
+                let value = self.value(at, &own);
+                if let Some(slot) = batch.row_mut(row).get_mut(input.slot) {
+                    *slot = value;
+                }
+            }
+        }
+        batch.retain(|row| is_there.get(row) == Some(&true));
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! FT.HYBRID.
+
+use std::time::Instant;
+
+use martlet_base::clock::monotonic;
+use martlet_base::number::NumberBuffer;
+use martlet_command::{Acl, Error, Flags, Outcome, command};
+use martlet_indexes::{Access, EndedIn, HybridResults, HybridRun};
+use martlet_protocol::reply::Reply;
+use martlet_search::aggregate::value::Value;
+use martlet_search::hybrid::Hybrid;
+use martlet_search::request::Limits;
+
+use super::{GROUP, readable_index};
+use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::search::job::{self, Job, TIMED_OUT, TimeLimit};
+
+/// The commands.
+pub static COMMANDS: &[&ServerCommand] = &[&HYBRID];
+
+static HYBRID: ServerCommand = command("ft.hybrid", -3, hybrid as ServerHandler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::READ.with(Acl::SEARCH))
+    .syntax(
+        "index search=SEARCH ?scorer=SCORER ?search_score=YIELD_SCORE_AS vsim=VSIM(field vector) \
+         ?knn=KNN(count:i k:i=K ?ef_runtime:i=EF_RUNTIME) \
+         ?range=RANGE(count:i radius:d=RADIUS ?epsilon:d=EPSILON) ?vector_score=YIELD_SCORE_AS \
+         ?vector_filter=FILTER \
+         ?combine=COMBINE(RRF(count:i ?constant:d=CONSTANT ?window:i=WINDOW)|\
+         LINEAR(count:i ?alpha:d=ALPHA ?beta:d=BETA ?window:i=WINDOW)) ?combined_score=YIELD_SCORE_AS \
+         ?limit=LIMIT(offset:i num:i) ?sorting(sortby=SORTBY(nargs:i *field(field ?order(ASC|DESC)))|NOSORT) \
+         ?params=PARAMS(nargs:i *values(name value)) ?timeout:i=TIMEOUT ?format=FORMAT \
+         ?*+load=LOAD(count *field) \
+         ?groupby=GROUPBY(nargs:i *property ?*+reduce=REDUCE(function nargs:i *arg ?name=AS)) \
+         ?*+apply=APPLY(expression ?name=AS) ?filter=FILTER",
+    )
+    .doc(GROUP, "8.4.0", "O(N)", "Searches an index by text and by vector, and fuses both lists of results.");
+
+fn hybrid(call: &mut Call<'_>) -> Outcome {
+    let began = monotonic();
+    let words: Vec<&[u8]> = call.args.iter().collect();
+    let index = readable_index(call, words[1])?;
+    let text = |error: martlet_search::Error| Error::Text(error.to_string());
+    let name = String::from_utf8_lossy(words[1]);
+    let index = index.ok_or_else(|| Error::Text(format!("No such index {name}")))?;
+    let limits = Limits::default();
+    let request = Hybrid::parse(&words[2..], &limits).map_err(text)?;
+    let run = HybridRun::new(index, request, limits.search_results, call.reply.is_resp3()).map_err(text)?;
+    let limit = TimeLimit::new(run.timeout_ms(), false);
+    job::run(call, HybridJob { run, error: None, began }, limit)
+}
+
+struct HybridJob {
+    run: HybridRun,
+    error: Option<martlet_search::Error>,
+    began: Instant,
+}
+
+impl Job for HybridJob {
+    fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        match self.run.step(access, now_ms) {
+            Ok(is_done) => is_done,
+            Err(error) => {
+                self.error = Some(error);
+                true
+            }
+        }
+    }
+
+    fn end_early(&mut self) {
+        self.run.end_early();
+    }
+
+    fn finish(self, reply: &mut Reply) {
+        match self.error {
+            Some(error) => reply.error(error.to_string()),
+            None => write(&self.run.into_results(), self.began, reply),
+        }
+    }
+}
+
+fn write(results: &HybridResults, began: Instant, reply: &mut Reply) {
+    reply.map(4);
+    reply.simple("total_results");
+    reply.int(i64::try_from(results.total).unwrap_or(i64::MAX));
+    reply.simple("results");
+    reply.array(results.rows.len());
+    for row in &results.rows {
+        reply.map(row.len());
+        for (name, value) in row {
+            reply.bulk(name);
+            write_value(value, reply);
+        }
+    }
+    reply.simple("warnings");
+    let part = results.ended_in.map(|part| match part {
+        EndedIn::Search => "SEARCH",
+        EndedIn::Vectors => "VSIM",
+        EndedIn::Pipeline => "POST PROCESSING",
+    });
+    reply.array(usize::from(part.is_some()));
+    if let Some(part) = part {
+        reply.simple(&format!("{TIMED_OUT} ({part})"));
+    }
+    reply.simple("execution_time");
+    reply.double(began.elapsed().as_secs_f64() * 1000.0);
+}
+
+/// Numbers are text, as in RediSearch. Arrays are at most as deep as reducers make them.
+fn write_value(value: &Value, reply: &mut Reply) {
+    match value {
+        Value::Null => reply.null(),
+        Value::Array(values) => {
+            reply.array(values.len());
+            values.iter().for_each(|value| write_value(value, reply));
+        }
+        value => reply.bulk(value.to_text(&mut NumberBuffer::new())),
+    }
+}
