@@ -324,3 +324,6 @@ impl Source for KeyRows<'_, '_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -126,4 +126,4 @@ impl Run {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

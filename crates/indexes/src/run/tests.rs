@@ -19,13 +19,14 @@ type Fields = (String, u64, &'static str);
 /// Which documents a query is to find.
 type Condition = dyn Fn(&Fields) -> bool;
 
-struct Store {
-    catalogue: &'static Catalogue,
-    keys: Keys,
+/// Keys with an index over them.
+pub(crate) struct Store {
+    pub(crate) catalogue: &'static Catalogue,
+    pub(crate) keys: Keys,
 }
 
 impl Store {
-    fn new(schema: &str) -> Store {
+    pub(crate) fn new(schema: &str) -> Store {
         let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
         let catalogue: &'static Catalogue = Box::leak(Box::new(Catalogue::new(engine, 2)));
         assert!(engine.set_follower(catalogue));
@@ -35,7 +36,7 @@ impl Store {
         Store { catalogue, keys }
     }
 
-    fn with_key(&mut self, name: &str, work: impl FnOnce(&mut Keys, &Key<'_>)) {
+    pub(crate) fn with_key(&mut self, name: &str, work: impl FnOnce(&mut Keys, &Key<'_>)) {
         let key = Key::new(name.as_bytes());
         let gate = &self.keys.engine().gate;
         gate.enter(0);
@@ -45,7 +46,7 @@ impl Store {
         gate.leave(0);
     }
 
-    fn set(&mut self, name: &str, fields: &[(&str, &str)]) {
+    pub(crate) fn set(&mut self, name: &str, fields: &[(&str, &str)]) {
         self.with_key(name, |keys, key| {
             let mut hash = keys.create::<Hash>(key).unwrap();
             for (field, value) in fields {

@@ -309,14 +309,18 @@ impl Partition {
                 }
             }
         }
-        for (field, shape) in &content.shapes {
-            if let Some(FieldIndex::Shapes(shapes)) = self.fields.get_mut(*field) {
-                shapes.add(id, shape);
-            }
-        }
+        self.add_shapes(id, content);
         for &field in &content.missing {
             if let Some(postings) = self.missing.get_mut(field) {
                 postings.push(Layout::IDS, alone);
+            }
+        }
+    }
+
+    fn add_shapes(&mut self, id: DocId, content: &Content) {
+        for (field, shape) in &content.shapes {
+            if let Some(FieldIndex::Shapes(shapes)) = self.fields.get_mut(*field) {
+                shapes.add(id, shape);
             }
         }
     }

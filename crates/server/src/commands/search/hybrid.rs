@@ -45,6 +45,7 @@ fn hybrid(call: &mut Call<'_>) -> Outcome {
     let index = index.ok_or_else(|| Error::Text(format!("No such index {name}")))?;
     let limits = Limits::default();
     let request = Hybrid::parse(&words[2..], &limits).map_err(text)?;
+    index.count_dialect(request.query.dialect);
     let run = HybridRun::new(index, request, limits.search_results, call.reply.is_resp3()).map_err(text)?;
     let limit = TimeLimit::new(run.timeout_ms(), false);
     job::run(call, HybridJob { run, error: None, began }, limit)

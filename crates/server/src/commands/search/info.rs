@@ -206,8 +206,7 @@ impl Shape<'_> {
         double(reply, "tag_overhead_sz_mb", megabytes(sizes.tag_bytes));
         double(reply, "text_overhead_sz_mb", megabytes(sizes.text_bytes));
         double(reply, "total_index_memory_sz_mb", megabytes(total));
-        // Shapes stand with their documents, and have no structure of their own.
-        double(reply, "geoshapes_sz_mb", 0.0);
+        double(reply, "geoshapes_sz_mb", megabytes(self.index.index().shape_bytes() as u64));
         double(reply, "records_per_doc_avg", share(records, documents));
         double(reply, "bytes_per_record_avg", share(sizes.inverted_bytes as f64, records));
         double(reply, "offsets_per_term_avg", offsets);
