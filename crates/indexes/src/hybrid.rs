@@ -191,7 +191,7 @@ impl HybridRun {
         Ok(true)
     }
 
-    /// Goes on with what has been found up to now; a pipeline under way gives no rows.
+    /// Ends the searches with the documents found so far; a pipeline under way returns no rows.
     pub fn end_early(&mut self) {
         self.results.ended_in = Some(match &self.searching {
             None => EndedIn::Pipeline,

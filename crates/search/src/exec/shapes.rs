@@ -11,11 +11,11 @@ use crate::geometry::{Relating, Shape, Subject};
 use crate::index::DocId;
 use crate::index::whole::Index;
 
-/// What one step may look at, in boxes of edges: some 500 µs.
+/// The work of one step, in boxes of edges: some 500 µs.
 const WORK: usize = 16_384;
 /// Shapes that are taken at once while the partition is locked.
 const BATCH: usize = 64;
-/// What a candidate costs before its edges do.
+/// The work of a candidate apart from its edges.
 const WORK_OF_SHAPE: usize = 16;
 
 /// See the [module docs](self).
@@ -68,7 +68,7 @@ impl ShapeSearch {
         }
     }
 
-    /// Takes the next shapes, from the next partition if there are no more; false if there is none.
+    /// Takes the next shapes, or else asks the next partition; false at the end.
     fn fill(&mut self, query: &ShapeQuery, index: &Index) -> bool {
         if self.unsure.len() == 0 {
             if let Some(found) = self.found.last_mut() {

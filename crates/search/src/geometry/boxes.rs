@@ -1,4 +1,4 @@
-//! Boxes around shapes, and around runs of edges: what they do not share, the shapes do not share.
+//! Boxes around shapes, and around runs of edges. Shapes whose boxes are apart are apart.
 
 use std::ops::Range;
 

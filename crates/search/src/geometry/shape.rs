@@ -19,11 +19,11 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Reads well-known text. Rings are closed, turned the right way round, and rid of repeated vertices;
+    /// Reads well-known text. Rings are closed and oriented, and lose repeated vertices;
     /// longitudes come to lie in [-180, 180).
     ///
     /// # Errors
-    /// The text is none, or the shape is not valid, in Boost.Geometry's words.
+    /// Boost.Geometry's words: the text cannot be read, or the shape is not valid.
     pub fn parse(text: &[u8], coordinates: Coordinates) -> Result<Shape, Error> {
         match (wkt::parse(text)?, coordinates) {
             (Parsed::Point(point), Coordinates::Flat) => finite(point).map(Shape::Point),

@@ -21,7 +21,7 @@ pub(super) enum Ray {
     Begins,
 }
 
-/// What the kinds of coordinates differ in.
+/// The operations that differ between a plane and the globe.
 pub(super) trait Space {
     /// A place.
     type Vertex: Copy + Debug + PartialEq;
@@ -44,7 +44,7 @@ pub(super) trait Space {
     fn edge_box(a: Self::Vertex, b: Self::Vertex) -> Cuboid;
     /// Roughly the middle of an edge.
     fn middle(a: Self::Vertex, b: Self::Vertex) -> Self::Vertex;
-    /// What must be known of a ring beyond its edges.
+    /// The properties of a ring as a whole.
     fn ring(vertices: &[Self::Vertex]) -> Ring;
     /// The vertex that an edge between two points needs on its way.
     ///
@@ -57,7 +57,7 @@ pub(super) trait Space {
     fn bulge(edges: Cuboid, has: &dyn Fn(Self::Vertex) -> bool) -> Cuboid;
 }
 
-/// What is known of a ring as a whole.
+/// The properties of a ring as a whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ring {
     /// Whether the ring's inner side is on the left of its edges; without an inner side nothing.

@@ -72,7 +72,7 @@ fn points_and_polygons_stand_to_each_other_as_in_redisearch() {
     }
 }
 
-/// RediSearch 2.10.5's words, but for what it says after the place of a crossing.
+/// RediSearch 2.10.5's words; the errors about crossings end with their place here.
 #[test]
 fn shapes_that_are_not_valid_are_refused() {
     let crossing = "Geometry has invalid self-intersections. A self-intersection point was found at ";

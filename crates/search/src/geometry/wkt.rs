@@ -86,7 +86,7 @@ impl<'a> Words<'a> {
         Ok(())
     }
 
-    /// What stands before the opening bracket; whether the shape is EMPTY.
+    /// Reads `EMPTY`, `Z` or `M` before the opening bracket; whether the shape is empty.
     fn begin(&mut self) -> Result<bool, Error> {
         if self.word.eq_ignore_ascii_case(b"EMPTY") {
             self.advance();
@@ -162,7 +162,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A number in decimal, or one of C++'s names of what is none.
+/// A decimal number, `nan` or infinity, as C++ reads them.
 fn number(word: &[u8]) -> Option<f64> {
     let is_hexadecimal = word.iter().any(|byte| byte.eq_ignore_ascii_case(&b'x'));
     let unsigned = word.strip_prefix(b"-").or_else(|| word.strip_prefix(b"+")).unwrap_or(word);
@@ -170,7 +170,7 @@ fn number(word: &[u8]) -> Option<f64> {
         return Some(f64::NAN);
     }
     let number = std::str::from_utf8(word).ok().filter(|_| !is_hexadecimal)?;
-    // What is too small is 0 here, but an error to the server's own reader.
+    // A number that is too small is 0 here; the server's own reader refuses it.
     let number = parse_f64(word).or_else(|| number.parse().ok())?;
     (number.is_finite() || unsigned.first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'i')))
         .then_some(number)

@@ -56,7 +56,7 @@ pub struct Fused<K> {
 pub fn similarity(metric: Metric, distance: f64) -> f64 {
     match metric {
         Metric::L2 => 1.0 / (1.0 + distance),
-        // Both distances are what the product lacks to 1.
+        // Both distances are 1 less the product.
         Metric::InnerProduct | Metric::Cosine => (1.0 + (1.0 - distance)) / 2.0,
     }
 }

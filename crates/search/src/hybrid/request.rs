@@ -23,7 +23,7 @@ pub struct Hybrid {
     pub vector: VectorPart,
     /// COMBINE
     pub combine: Combine,
-    /// What is done with the fused list.
+    /// The steps that the fused list goes through.
     pub tail: Tail,
 }
 
@@ -50,7 +50,7 @@ pub struct VectorPart {
     pub score_name: Option<Box<[u8]>>,
 }
 
-/// What follows the parts.
+/// The steps and options behind both parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tail {
     /// The steps in their order, LOAD among them.
@@ -425,7 +425,7 @@ impl Rest {
     }
 }
 
-/// Refuses what is no count, a count of 0, and one with too few arguments behind it.
+/// Refuses a count that is no number, is 0, or is greater than the number of arguments behind it.
 fn check_counted(cursor: &mut arguments::Cursor<'_>, name: &str) -> Result<(), Error> {
     let mut ahead = cursor.clone();
     let refused = |reason: &str| Error::new(format!("{name}: {reason}"));
@@ -527,7 +527,10 @@ fn options_of<'a>(cursor: &mut arguments::Cursor<'a>, name: &str) -> Result<argu
     })
 }
 
-/// WINDOW, YIELD_SCORE_AS, or an error for what is unknown.
+/// WINDOW or YIELD_SCORE_AS.
+///
+/// # Errors
+/// The argument is another one.
 fn shared_option(cursor: &mut arguments::Cursor<'_>, combine: &mut Combine) -> Result<(), Error> {
     if cursor.take("WINDOW") {
         let window = cursor.i64(i64::MIN).map_err(of("WINDOW"))?;

@@ -78,7 +78,7 @@ impl HybridSearching {
         self.search.is_done() && self.vector.is_done()
     }
 
-    /// The fused list, the best document first, of what has been found up to now.
+    /// The fused list of the documents found so far, the best one first.
     pub fn into_hits(self) -> Vec<HybridHit> {
         let [by_text, by_vector] = self.best.map(|best| best.into_hits(0));
         let metric = self.metric;
