@@ -1,4 +1,4 @@
-//! The indexes of a server by their names and aliases.
+//! The indexes of a server by their names and aliases, and its dictionaries.
 //!
 //! Readers, which are all writers of keys, see them published as a whole; changes of the catalogue come one
 //! after another.
@@ -11,7 +11,9 @@ use martlet_base::sync::lock;
 use martlet_engine::Engine;
 use martlet_search::Error;
 use martlet_search::definition::Altered;
+use martlet_search::dictionaries::Dictionaries;
 use martlet_search::schema::Definition;
+use martlet_search::synonyms::Update;
 
 use crate::access::Access;
 use crate::collect::Collections;
@@ -48,6 +50,8 @@ pub struct Catalogue {
     published: ArcSwap<Published>,
     /// Held by the thread that changes the catalogue, for which no shard is waited.
     turn: Mutex<()>,
+    /// Words of spell checking, of no index.
+    dictionaries: Mutex<Dictionaries>,
     scans: Scans,
     collections: Collections,
     engine: &'static Engine,
@@ -68,6 +72,7 @@ impl Catalogue {
         Catalogue {
             published: ArcSwap::default(),
             turn: Mutex::default(),
+            dictionaries: Mutex::default(),
             scans: Scans::default(),
             collections: Collections::default(),
             engine,
@@ -215,9 +220,39 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Drops all indexes.
+    /// Adds to an index's synonyms, and orders the scan of the keys unless the update says otherwise.
+    ///
+    /// # Errors
+    /// There is no such index, or those of [`martlet_search::synonyms::Synonyms::add`].
+    pub fn update_synonyms(&self, update: &Update<'_>) -> Result<(), Error> {
+        let _turn = lock(&self.turn);
+        let published = self.published.load_full();
+        let index = published.find(update.index).ok_or_else(|| Error::new("Unknown index name"))?;
+        index.index().add_synonyms(update.group, update.terms)?;
+        if !update.skip_initial_scan {
+            self.scans.order(index);
+        }
+        Ok(())
+    }
+
+    /// Runs `with` on the dictionaries; others wait until it ends.
+    pub fn with_dictionaries<R>(&self, with: impl FnOnce(&Dictionaries) -> R) -> R {
+        with(&lock(&self.dictionaries))
+    }
+
+    /// Changes dictionaries.
+    pub(crate) fn change_dictionaries<R>(&self, change: impl FnOnce(&mut Dictionaries) -> R) -> R {
+        let _turn = lock(&self.turn);
+        let result = change(&mut lock(&self.dictionaries));
+        self.follow(&self.published());
+        result
+    }
+
+    /// Drops all indexes and dictionaries.
     pub fn clear(&self) {
         let _turn = lock(&self.turn);
+        let dictionaries = std::mem::take(&mut *lock(&self.dictionaries));
+        self.engine.lazy_free.free(0, Box::new(dictionaries));
         self.published().by_name.values().for_each(|index| index.set_scan(None));
         self.publish(Published::default(), None);
     }
@@ -237,16 +272,27 @@ impl Catalogue {
         self.publish(anew, &indexes);
     }
 
+    /// Orders a scan for each index.
+    pub(crate) fn scan_all(&self) {
+        let _turn = lock(&self.turn);
+        self.published().by_name.values().for_each(|index| self.scans.order(index));
+    }
+
     /// Publishes the catalogue, then orders scans: a key that changes while the scan is under way is reported
     /// to the published indexes.
     fn publish<'a>(&self, mut published: Published, scans: impl IntoIterator<Item = &'a Arc<KeyIndex>>) {
         published.prefixes = Prefixes::of(published.by_name.values());
-        let is_used = !published.by_name.is_empty();
         let before = self.published.swap(Arc::new(published));
-        self.engine.follow(is_used);
+        self.follow(&self.published());
         // An index takes long to free, and a thread may hold shards here.
         self.engine.lazy_free.free(0, Box::new(before));
         scans.into_iter().for_each(|index| self.scans.order(index));
+    }
+
+    /// Has the engine report if there is anything that depends on the keys. Dictionaries go with all keys.
+    fn follow(&self, published: &Published) {
+        let has_dictionaries = lock(&self.dictionaries).iter().next().is_some();
+        self.engine.follow(has_dictionaries || !published.by_name.is_empty());
     }
 
     /// Scans a part of the keys for an index that waits for it, or drops a part of what gone documents have

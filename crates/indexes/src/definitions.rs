@@ -1,16 +1,21 @@
 //! The commands that change which indexes there are; and those that make the present ones, for files.
 //!
 //! What is made by [`Catalogue::commands`] is equal to what was there: FT.ALTER's fields are among
-//! FT.CREATE's.
+//! FT.CREATE's. Dictionaries and synonyms are there, too; documents that SKIPINITIALSCAN has left as they were
+//! are indexed with all synonyms.
 
 use std::sync::Arc;
 
 use martlet_json::path::Path;
 use martlet_search::Error;
 use martlet_search::definition::{Context, alter, arguments, create};
+use martlet_search::synonyms::Update;
 
 use crate::catalogue::{Catalogue, Named};
 use crate::index::KeyIndex;
+
+/// The most terms of one command.
+const PART: usize = 4096;
 
 /// The arguments of a command, its name first.
 pub type Command = Vec<Box<[u8]>>;
@@ -24,6 +29,8 @@ pub enum Changed {
     No,
     /// An index was dropped.
     Dropped(Arc<KeyIndex>),
+    /// As many terms were added to a dictionary, or deleted from it.
+    Terms(usize),
 }
 
 fn context(memory_bytes: u64) -> Context {
@@ -54,37 +61,68 @@ impl Catalogue {
             (b"FT.ALIASDEL", [alias]) => self.remove_alias(alias),
             (b"FT._ALIASDELIFX", [alias]) if !self.has_alias(alias) => return Ok(Changed::No),
             (b"FT._ALIASDELIFX", [alias]) => self.remove_alias(alias),
+            (b"FT.SYNUPDATE", arguments) => self.update_synonyms(&Update::parse(arguments)?),
+            (b"FT.DICTADD", [dictionary, terms @ ..]) => {
+                return self.change_dictionaries(|all| all.add(dictionary, terms)).map(Changed::Terms);
+            }
+            (b"FT.DICTDEL", [dictionary, terms @ ..]) => {
+                return Ok(Changed::Terms(self.change_dictionaries(|all| all.delete(dictionary, terms))));
+            }
             _ => return Err(unknown()),
         };
         changed.map(|()| Changed::Yes)
     }
 
-    /// The commands that make the indexes and aliases that there are.
+    /// The commands that make the indexes, aliases, synonyms and dictionaries that there are.
     pub fn commands(&self) -> Vec<Command> {
         let Named { indexes, aliases } = self.named();
         let mut commands: Vec<Command> = Vec::with_capacity(indexes.len() + aliases.len());
         for index in indexes {
-            let mut command: Command = vec![Box::from(b"FT.CREATE".as_slice())];
-            let own = arguments(&index.index().rules().definition);
-            command.extend(own.into_iter().map(|argument| Box::from(argument.as_ref())));
-            commands.push(command);
+            let rules = index.index().rules();
+            let own = arguments(&rules.definition);
+            commands.push(command(b"FT.CREATE", own.iter().map(AsRef::as_ref)));
+            for (group, terms) in rules.synonyms.updates() {
+                let heads: [&[u8]; 4] = [b"FT.SYNUPDATE", index.name(), group, b"SKIPINITIALSCAN"];
+                in_parts(&heads, &terms, &mut commands);
+            }
         }
         for (alias, index) in aliases {
             commands.push(vec![Box::from(b"FT.ALIASADD".as_slice()), alias, index]);
         }
+        self.with_dictionaries(|dictionaries| {
+            for (name, dictionary) in dictionaries.iter() {
+                // The empty text is no term, but makes the dictionary.
+                let none: [&[u8]; 1] = [b""];
+                let terms = dictionary.terms();
+                let terms = if terms.is_empty() { &none[..] } else { &terms };
+                in_parts(&[b"FT.DICTADD", name], terms, &mut commands);
+            }
+        });
         commands
     }
 
-    /// Makes the indexes and aliases of these commands, instead of all that there are, and scans all keys for
-    /// them. One that cannot be made is left out, and its error returned.
+    /// Does what these commands say, instead of all that there is, and scans all keys for the indexes. One
+    /// that cannot be run is left out, and its error returned.
     pub fn replace(&self, commands: &[Vec<&[u8]>], memory_bytes: u64) -> Vec<Error> {
         self.clear();
         let make = |command: &Vec<&[u8]>| match command.as_slice() {
-            [b"FT.CREATE", arguments @ ..] => self.add(create(arguments, context(memory_bytes))?, true),
+            [b"FT.CREATE", arguments @ ..] => self.add(create(arguments, context(memory_bytes))?, false),
             other => self.change(other, memory_bytes).map(|_| ()),
         };
-        commands.iter().filter_map(|command| make(command).err()).collect()
+        let errors = commands.iter().filter_map(|command| make(command).err()).collect();
+        self.scan_all();
+        errors
     }
+}
+
+fn command<'a>(name: &'a [u8], arguments: impl Iterator<Item = &'a [u8]>) -> Command {
+    std::iter::once(name).chain(arguments).map(Box::from).collect()
+}
+
+/// The commands that begin with `heads`, and have some of the last arguments each.
+fn in_parts(heads: &[&[u8]], last: &[&[u8]], commands: &mut Vec<Command>) {
+    let part = |last: &[&[u8]]| heads.iter().chain(last).map(|word| Box::from(*word)).collect();
+    commands.extend(last.chunks(PART).map(part));
 }
 
 fn unknown() -> Error {

@@ -19,6 +19,9 @@ use crate::progress::Scan;
 /// How long a shard is held, about, unless one document takes longer.
 const HOLD: Duration = Duration::from_micros(50);
 
+/// Fewer scans are not searched for cancelled ones.
+const SWEEPS_MIN: usize = 64;
+
 /// An index whose scan is to be made.
 #[derive(Clone, Debug)]
 struct Ordered {
@@ -26,10 +29,28 @@ struct Ordered {
     scan: Arc<Scan>,
 }
 
+/// Scans in their order; those that were cancelled are dropped once they may be half of them.
+#[derive(Default)]
+struct Queue {
+    ordered: VecDeque<Ordered>,
+    /// The length at which they are dropped next.
+    sweeps_at: usize,
+}
+
+impl Queue {
+    fn push(&mut self, ordered: Ordered) {
+        if self.ordered.len() >= self.sweeps_at {
+            self.ordered.retain(|other| !other.scan.is_cancelled());
+            self.sweeps_at = 2 * self.ordered.len() + SWEEPS_MIN;
+        }
+        self.ordered.push_back(ordered);
+    }
+}
+
 /// The scans that are to be made.
 #[derive(Default)]
 pub(crate) struct Scans {
-    queue: Mutex<VecDeque<Ordered>>,
+    queue: Mutex<Queue>,
     waker: OnceLock<Waker>,
 }
 
@@ -41,7 +62,7 @@ impl Scans {
     pub(crate) fn order(&self, index: &Arc<KeyIndex>) {
         let scan = Arc::new(Scan::default());
         index.set_scan(Some(Arc::clone(&scan)));
-        lock(&self.queue).push_back(Ordered { index: Arc::clone(index), scan });
+        lock(&self.queue).push(Ordered { index: Arc::clone(index), scan });
         self.wake();
     }
 
@@ -53,11 +74,11 @@ impl Scans {
     /// The scan to work at, with a shard.
     fn next(&self) -> Option<(Ordered, usize)> {
         let mut queue = lock(&self.queue);
-        while let Some(ordered) = queue.front() {
+        while let Some(ordered) = queue.ordered.front() {
             if let Some(shard) = ordered.scan.take_shard() {
                 return Some((ordered.clone(), shard));
             }
-            queue.pop_front();
+            queue.ordered.pop_front();
         }
         None
     }
@@ -124,5 +145,28 @@ fn take_up(
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::definition;
+
+    #[test]
+    fn scans_that_others_have_replaced_do_not_pile_up() {
+        let scans = Scans::default();
+        let [one, other] = ["i", "j"].map(|name| {
+            Arc::new(KeyIndex::new(definition(&format!("{name} SCHEMA t TEXT")), 1).expect("an index"))
+        });
+        scans.order(&one);
+        for _ in 0..10_000 {
+            scans.order(&other);
+        }
+        assert!(lock(&scans.queue).ordered.len() <= SWEEPS_MIN + 4);
+        let next = |scans: &Scans| scans.next().map(|(ordered, shard)| (ordered.index.name().to_vec(), shard));
+        assert_eq!(next(&scans), Some((b"i".to_vec(), 0)));
+        one.set_scan(None);
+        assert_eq!(next(&scans), Some((b"j".to_vec(), 0)));
     }
 }

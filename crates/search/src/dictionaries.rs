@@ -11,6 +11,10 @@ use crate::text::fold::folded;
 
 /// Bytes of a term beside its own: the nodes of two trees.
 const TERM_OVERHEAD_BYTES: usize = 96;
+/// Most terms and names of all dictionaries; RediSearch has no limit.
+pub const TERMS_MAX: usize = 1 << 20;
+/// Most bytes of all dictionaries, about.
+pub const BYTES_MAX: usize = 1 << 28;
 
 /// A set of terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,13 +88,32 @@ impl Dictionary {
 #[derive(Clone, Debug, Default)]
 pub struct Dictionaries {
     all: BTreeMap<Box<[u8]>, Arc<Dictionary>>,
+    /// Terms of all dictionaries.
+    terms: usize,
+    /// Bytes of the names and terms.
+    bytes: usize,
 }
 
 impl Dictionaries {
     /// FT.DICTADD: adds terms to a dictionary, which exists from then on. Returns how many are new.
-    pub fn add(&mut self, name: &[u8], terms: &[&[u8]]) -> usize {
+    ///
+    /// # Errors
+    /// There may be too many terms, or bytes of them, then; nothing has changed.
+    pub fn add(&mut self, name: &[u8], terms: &[&[u8]]) -> Result<usize, Error> {
+        let name_bytes = if self.all.contains_key(name) { 0 } else { name.len() + TERM_OVERHEAD_BYTES };
+        let bytes: usize = terms.iter().map(|term| Dictionary::bytes_of(term)).sum();
+        if self.terms + self.all.len() + terms.len() >= TERMS_MAX {
+            return Err(Error::new(format!("Dictionaries have at most {TERMS_MAX} terms")));
+        }
+        if self.bytes + name_bytes + bytes > BYTES_MAX {
+            return Err(Error::new(format!("Dictionaries have at most {BYTES_MAX} bytes")));
+        }
         let dictionary = Arc::make_mut(self.all.entry(name.into()).or_default());
-        terms.iter().filter(|term| dictionary.add(term)).count()
+        let before = dictionary.bytes;
+        let added = terms.iter().filter(|term| dictionary.add(term)).count();
+        self.terms += added;
+        self.bytes += name_bytes + dictionary.bytes - before;
+        Ok(added)
     }
 
     /// FT.DICTDEL: takes terms from a dictionary. Returns how many there were. A dictionary without terms
@@ -99,16 +122,20 @@ impl Dictionaries {
         let Some(dictionary) = self.all.get_mut(name) else { return 0 };
         // Spell checking that is on its way keeps the old one: a copy is made for that alone.
         let dictionary = Arc::make_mut(dictionary);
-        terms.iter().filter(|term| dictionary.delete(term)).count()
+        let before = dictionary.bytes;
+        let deleted = terms.iter().filter(|term| dictionary.delete(term)).count();
+        self.terms -= deleted;
+        self.bytes -= before - dictionary.bytes;
+        deleted
     }
 
-    /// FT.DICTDUMP: the terms, ascending by their bytes (RESP2: an array, RESP3: a set of bulk strings).
+    /// The dictionary that FT.DICTDUMP asks for; the reply is [`Dictionary::terms`] (RESP2: an array, RESP3: a
+    /// set of bulk strings).
     ///
     /// # Errors
     /// There is no such dictionary.
-    pub fn dump(&self, name: &[u8]) -> Result<Vec<&[u8]>, Error> {
-        let dictionary = self.all.get(name).ok_or_else(|| Error::new("could not open dict key"))?;
-        Ok(dictionary.terms())
+    pub fn dump(&self, name: &[u8]) -> Result<Arc<Dictionary>, Error> {
+        self.all.get(name).cloned().ok_or_else(|| Error::new("could not open dict key"))
     }
 
     /// A dictionary as it is now: it does not change.
@@ -123,7 +150,7 @@ impl Dictionaries {
 
     /// Bytes on the heap, about.
     pub fn heap_bytes(&self) -> usize {
-        self.iter().map(|(name, dictionary)| name.len() + dictionary.bytes + TERM_OVERHEAD_BYTES).sum()
+        self.bytes
     }
 }
 
@@ -135,10 +162,10 @@ mod tests {
     fn dictionaries_are_those_of_redisearch() {
         // Replies of RediSearch 2.10.5.
         let mut all = Dictionaries::default();
-        assert_eq!(all.add(b"d", &[b"helo"]), 1);
-        assert_eq!(all.add(b"d", &[b"helo", b"Abc", b"abd", b"x y", b"10", b"9", b"\xc3\x84b", b""]), 6);
+        assert_eq!(all.add(b"d", &[b"helo"]), Ok(1));
+        assert_eq!(all.add(b"d", &[b"helo", b"Abc", b"abd", b"x y", b"10", b"9", b"\xc3\x84b", b""]), Ok(6));
         let dump: [&[u8]; 7] = [b"10", b"9", b"Abc", b"abd", b"helo", b"x y", b"\xc3\x84b"];
-        assert_eq!(all.dump(b"d"), Ok(dump.to_vec()));
+        assert_eq!(all.dump(b"d").expect("a dictionary").terms(), dump);
         assert_eq!(
             all.dump(b"none").map_err(|error| error.to_string()),
             Err("could not open dict key".into())
@@ -146,16 +173,17 @@ mod tests {
         assert_eq!(all.delete(b"none", &[b"a"]), 0);
         assert_eq!(all.delete(b"d", &[b"abc", b"Abc", b"Abc"]), 1);
         assert_eq!(all.delete(b"d", &dump), 6);
-        assert_eq!(all.dump(b"d"), Ok(Vec::new()));
+        assert_eq!(all.dump(b"d").expect("a dictionary").len(), 0);
         assert_eq!(all.get(b"d").map(|one| (one.len(), one.bytes)), Some((0, 0)));
-        assert_eq!(all.add(b"e", &[b""]), 0);
-        assert_eq!(all.dump(b"e"), Ok(Vec::new()));
+        assert_eq!(all.add(b"e", &[b""]), Ok(0));
+        assert!(all.dump(b"e").expect("a dictionary").is_empty());
+        assert_eq!((all.terms, all.bytes), (0, 2 * (1 + TERM_OVERHEAD_BYTES)));
     }
 
     #[test]
     fn spellings_are_found_without_their_case() {
         let mut all = Dictionaries::default();
-        all.add(b"d", &[b"helo", b"HELO", b"Zoo"]);
+        assert_eq!(all.add(b"d", &[b"helo", b"HELO", b"Zoo"]), Ok(3));
         let before = Arc::clone(all.get(b"d").expect("a dictionary"));
         assert!(before.has_folded(b"helo") && before.has_folded(b"zoo") && !before.has_folded(b"Zoo"));
         let found: Vec<_> = before.folded_from(b"a").collect();
@@ -163,5 +191,18 @@ mod tests {
         all.delete(b"d", &[b"HELO", b"helo"]);
         assert!(before.has_folded(b"helo") && !all.get(b"d").expect("a dictionary").has_folded(b"helo"));
         assert!(all.heap_bytes() > 0 && all.iter().count() == 1);
+    }
+    #[test]
+    fn too_many_are_refused() {
+        let mut all = Dictionaries::default();
+        let terms = vec![&b"x"[..]; TERMS_MAX];
+        assert!(all.add(b"d", &terms).is_err() && all.iter().count() == 0);
+        assert_eq!(all.add(b"d", &terms[1..]), Ok(1));
+        assert!(all.add(b"e", &terms[2..]).is_err());
+        let long = vec![b'x'; BYTES_MAX / 2];
+        assert!(all.add(b"d", &[&long]).is_err() && all.add(&long, &[&long[..BYTES_MAX / 4]]).is_err());
+        assert_eq!(all.add(b"d", &[&long[..BYTES_MAX / 4]]), Ok(1));
+        assert_eq!((all.terms, all.delete(b"d", &[&long[..BYTES_MAX / 4], b"x"])), (2, 2));
+        assert_eq!((all.terms, all.bytes), (0, 1 + TERM_OVERHEAD_BYTES));
     }
 }

@@ -17,6 +17,10 @@
 //!
 //! Without such a word the reply is an empty array, or `%1 +results %0`. A word that the query repeats is
 //! repeated. [`Found::merge`] joins what the nodes of a cluster have found.
+//!
+//! With FULLSCOREINFO (RediSearch has it for its coordinator, and documents it nowhere) a score is the number
+//! of documents, their total stands before the words (`:3`, and `+total_docs :3`), and a word that some
+//! document has is there, too: `*3 +TERM $hello -term exists in index`, in RESP3 the error is its value.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -50,6 +54,8 @@ pub struct Request<'a> {
     pub query: &'a [u8],
     /// DIALECT
     pub dialect: u8,
+    /// FULLSCOREINFO: numbers of documents, and also the words that documents have.
+    pub has_full_scores: bool,
     /// DISTANCE and TERMS are read later: RediSearch looks for the index, and reads the query, before them.
     rest: &'a [&'a [u8]],
 }
@@ -63,7 +69,9 @@ impl<'a> Request<'a> {
         let mut cursor = Cursor::new(arguments, Numbers::C);
         let index = cursor.take_next().unwrap_or_default();
         let query = cursor.take_next().unwrap_or_default();
-        let mut request = Request { index, query, dialect, rest: cursor.rest() };
+        let rest = cursor.rest();
+        let has_full_scores = rest.iter().any(|word| word.eq_ignore_ascii_case(b"FULLSCOREINFO"));
+        let mut request = Request { index, query, dialect, has_full_scores, rest };
         while let Some(argument) = cursor.take_next() {
             if argument.eq_ignore_ascii_case(b"DIALECT") {
                 request.dialect = crate::request::read_dialect(&mut cursor)? as u8;
@@ -124,11 +132,13 @@ pub struct Suggestion {
     pub documents: u64,
 }
 
-/// A word that no document has.
+/// A word that no document has, unless FULLSCOREINFO asks for all words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misspelled {
     /// The word, in lower case.
     pub word: Box<[u8]>,
+    /// Whether a document has it; there is no suggestion then.
+    pub is_known: bool,
     /// The terms near it, descending by their documents, then ascending by their bytes (RediSearch: in no
     /// order).
     pub suggestions: Vec<Suggestion>,
@@ -149,8 +159,8 @@ impl Found {
         if self.documents == 0 { 0.0 } else { suggestion.documents as f64 / self.documents as f64 }
     }
 
-    /// Joins the results of other documents for the same request: words that both miss are missed, and the
-    /// numbers of documents are added. A dictionary's term that one part has in other fields only is
+    /// Joins the results of other documents for the same request: words that both miss are missed, those that
+    /// one knows are known, and the numbers of documents are added. A dictionary's term that one part has in other fields only is
     /// suggested if another part lacks it.
     pub fn merge(&mut self, mut other: Found) {
         self.documents += other.documents;
@@ -158,7 +168,12 @@ impl Found {
             let Some(at) = other.words.iter().position(|theirs| theirs.word == mine.word) else {
                 return false;
             };
-            for theirs in other.words.remove(at).suggestions {
+            let other = other.words.remove(at);
+            if mine.is_known || other.is_known {
+                (mine.is_known, mine.suggestions) = (true, Vec::new());
+                return true;
+            }
+            for theirs in other.suggestions {
                 match mine.suggestions.iter_mut().find(|suggestion| suggestion.text == theirs.text) {
                     Some(suggestion) => suggestion.documents += theirs.documents,
                     None => mine.suggestions.push(theirs),
@@ -226,6 +241,7 @@ enum Looked {
 pub struct Check {
     index: Arc<Index>,
     distance: u8,
+    lists_known: bool,
     included: Vec<Arc<Dictionary>>,
     words: std::vec::IntoIter<Word>,
     word: Option<(Word, Walk)>,
@@ -259,18 +275,23 @@ impl Check {
         words.retain(|word| !excluded.iter().any(|dictionary| dictionary.has_folded(&word.folded)));
         let found = Found { documents: index.len() as u64, words: Vec::new() };
         let words = words.into_iter();
-        Ok(Check { index, distance, included, words, word: None, left: SUGGESTIONS_MAX, found })
+        let (lists_known, left) = (request.has_full_scores, SUGGESTIONS_MAX);
+        Ok(Check { index, distance, lists_known, included, words, word: None, left, found })
     }
 
     /// A step; whether there are more.
     pub fn step(&mut self) -> bool {
         let Some((word, mut walk)) = self.word.take().or_else(|| self.next_word()) else { return false };
         if walk.is_new && self.is_known(&word) {
+            self.note_known(word);
             return true;
         }
         walk.is_new = false;
         match self.look(&word, &mut walk) {
-            Looked::Known => return true,
+            Looked::Known => {
+                self.note_known(word);
+                return true;
+            }
             Looked::More(from) => walk.from = from,
             Looked::End => {
                 walk.from.clear();
@@ -295,6 +316,12 @@ impl Check {
     /// The results, once [`Check::step`] has said that there are no more.
     pub fn into_found(self) -> Found {
         self.found
+    }
+
+    fn note_known(&mut self, word: Word) {
+        if self.lists_known {
+            self.found.words.push(Misspelled { word: word.text, is_known: true, suggestions: Vec::new() });
+        }
     }
 
     fn next_word(&mut self) -> Option<(Word, Walk)> {
@@ -438,5 +465,5 @@ fn misspelled(word: Word, walk: Walk) -> Misspelled {
     let others = others.filter(|text| known.insert(folded(text).into_owned()));
     suggestions.extend(others.map(|text| Suggestion { text, documents: 0 }));
     sort(&mut suggestions);
-    Misspelled { word: word.text, suggestions }
+    Misspelled { word: word.text, is_known: false, suggestions }
 }

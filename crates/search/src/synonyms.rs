@@ -4,6 +4,8 @@
 //! of the group seeks that, too. Documents that were indexed before a group has grown must be indexed again.
 //! An index's synonyms do not change: an update makes new ones.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 use martlet_base::hash::hash_bytes;
 
@@ -13,6 +15,12 @@ use crate::Error;
 pub const SYNONYM_PREFIX: u8 = b'~';
 /// Most memberships of terms in groups, of one index; RediSearch has no limit.
 pub const MEMBERSHIPS_MAX: usize = 1 << 20;
+/// Most bytes of an index's synonyms, about.
+pub const BYTES_MAX: usize = 1 << 28;
+/// Most groups of a term.
+pub const GROUPS_MAX: usize = 1024;
+/// Bytes of a term beside its own.
+const TERM_BYTES: usize = size_of::<(Box<[u8]>, Vec<Box<[u8]>>)>();
 
 /// The synonyms of an index.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +59,11 @@ impl<'a> Update<'a> {
     }
 }
 
+/// Whether the id of a group is among groups with their prefix.
+fn is_member(groups: &[Box<[u8]>], id: &[u8]) -> bool {
+    groups.iter().any(|group| group.get(1..) == Some(id))
+}
+
 fn arity() -> Error {
     Error::new("wrong number of arguments for 'FT.SYNUPDATE' command")
 }
@@ -59,17 +72,15 @@ impl Synonyms {
     /// Adds terms to a group, in lower case as far as they are ASCII; whether any of them is new there.
     ///
     /// # Errors
-    /// There would be too many memberships; nothing has changed then.
+    /// There may be too many memberships, or bytes of them, or groups of one term, then; nothing has changed.
     pub fn add(&mut self, group: &[u8], terms: &[&[u8]]) -> Result<bool, Error> {
-        if terms.len() > MEMBERSHIPS_MAX - self.memberships {
-            return Err(Error::new(format!("An index has at most {MEMBERSHIPS_MAX} synonyms")));
-        }
+        self.check(group, terms)?;
         let before = self.memberships;
         let group = [&[SYNONYM_PREFIX], group].concat().into_boxed_slice();
         for term in terms {
             let term = term.to_ascii_lowercase().into_boxed_slice();
             let mark = hash_bytes(&term).rotate_left(17) ^ hash_bytes(&group);
-            let bytes = term.len() + size_of::<(Box<[u8]>, Vec<Box<[u8]>>)>();
+            let bytes = term.len() + TERM_BYTES;
             let groups = self.groups.entry(term).or_insert_with(|| {
                 self.bytes += bytes;
                 Vec::new()
@@ -82,6 +93,40 @@ impl Synonyms {
             }
         }
         Ok(self.memberships > before)
+    }
+
+    /// Refuses terms for which there may not be room.
+    fn check(&self, group: &[u8], terms: &[&[u8]]) -> Result<(), Error> {
+        if terms.len() > MEMBERSHIPS_MAX - self.memberships {
+            return Err(Error::new(format!("An index has at most {MEMBERSHIPS_MAX} synonyms")));
+        }
+        let one = TERM_BYTES + group.len() + size_of::<Box<[u8]>>() + 1;
+        let bytes = terms.iter().fold(self.bytes, |sum, term| sum.saturating_add(term.len() + one));
+        if bytes > BYTES_MAX {
+            return Err(Error::new(format!("An index has at most {BYTES_MAX} bytes of synonyms")));
+        }
+        let has_room = |term: &&[u8]| {
+            let groups = self.groups.get(&*term.to_ascii_lowercase());
+            groups.is_none_or(|groups| groups.len() < GROUPS_MAX || is_member(groups, group))
+        };
+        if !terms.iter().all(has_room) {
+            return Err(Error::new(format!("A term has at most {GROUPS_MAX} groups of synonyms")));
+        }
+        Ok(())
+    }
+
+    /// Updates that make the same of no synonyms: groups, each with terms. A term's groups are in their order.
+    pub fn updates(&self) -> Vec<(&[u8], Vec<&[u8]>)> {
+        // A term joins its first group in the first round, its second one in the second.
+        let mut rounds: BTreeMap<(usize, &[u8]), Vec<&[u8]>> = BTreeMap::new();
+        for (term, groups) in &self.groups {
+            for (round, group) in groups.iter().enumerate() {
+                rounds.entry((round, group.get(1..).unwrap_or_default())).or_default().push(term);
+            }
+        }
+        let mut updates: Vec<_> = rounds.into_iter().map(|((_, group), terms)| (group, terms)).collect();
+        updates.iter_mut().for_each(|(_, terms)| terms.sort_unstable());
+        updates
     }
 
     /// Whether no term has a synonym.
@@ -154,6 +199,29 @@ mod tests {
         assert!(synonyms.add(b"g", &terms).is_err() && synonyms.is_empty());
         assert_eq!(synonyms.add(b"g", &terms[1..]), Ok(true));
         assert_eq!((synonyms.memberships, synonyms.dump().len()), (1, 1));
+        let long = vec![b'x'; BYTES_MAX];
+        assert!(synonyms.add(b"g", &[&long]).is_err());
+        for group in 1..GROUPS_MAX {
+            assert_eq!(synonyms.add(format!("{group}").as_bytes(), &[b"X"]), Ok(true));
+        }
+        assert_eq!(synonyms.add(b"g", &[b"x"]), Ok(false));
+        assert!(synonyms.add(b"more", &[b"y", b"x"]).is_err() && synonyms.dump().len() == 1);
+        assert_eq!(synonyms.add(b"more", &[b"y"]), Ok(true));
+    }
+
+    #[test]
+    fn updates_make_the_same_synonyms() {
+        let mut synonyms = Synonyms::default();
+        for (group, terms) in [("a", &["x", "y"][..]), ("b", &["y", "z", ""]), ("a", &["z"]), ("c", &["x"])] {
+            let terms: Vec<&[u8]> = terms.iter().map(|term| term.as_bytes()).collect();
+            assert_eq!(synonyms.add(group.as_bytes(), &terms), Ok(true));
+        }
+        let mut same = Synonyms::default();
+        for (group, terms) in synonyms.updates() {
+            assert_eq!(same.add(group, &terms), Ok(true));
+        }
+        assert_eq!(dumped(&same), dumped(&synonyms));
+        assert_eq!(same.fingerprint(), synonyms.fingerprint());
     }
 
     #[test]

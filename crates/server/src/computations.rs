@@ -2,7 +2,8 @@
 //! indexes. No client of an I/O thread waits for them but the one that asked.
 //!
 //! Invariant: there are as many threads as cores, up to a limit, from the server's start to its end. Each
-//! client has one computation at most, and each index one scan, so that the queue needs no limit.
+//! client has one computation at most, and there are as many turns of scans as threads at most, so that the
+//! queue needs no limit.
 
 use std::io;
 use std::sync::Mutex;

@@ -17,6 +17,7 @@ fn run(catalogue: &Catalogue, command: &str) -> String {
     match catalogue.change(&words, MEMORY) {
         Ok(Changed::Yes) => "OK".into(),
         Ok(Changed::No) => "0".into(),
+        Ok(Changed::Terms(count)) => format!("{count} terms"),
         Ok(Changed::Dropped(index)) => format!("dropped {}", String::from_utf8_lossy(index.name())),
         Err(error) => error.to_string(),
     }
@@ -48,12 +49,19 @@ fn commands_change_the_catalogue() {
         ("FT.ALIASDEL b", "OK"),
         ("FT._DROPINDEXIFX nope", "0"),
         ("FT.DROPINDEX nope", "Unknown Index name"),
+        ("FT.SYNUPDATE nope g x", "Unknown index name"),
+        ("FT.SYNUPDATE a g", "wrong number of arguments for 'FT.SYNUPDATE' command"),
+        ("FT.SYNUPDATE a g x", "OK"),
+        ("FT.DICTADD d x y x", "2 terms"),
+        ("FT.DICTDEL d x z", "1 terms"),
         ("FT.DROPINDEX a", "dropped i"),
         ("FT._DROPINDEXIFX j", "dropped j"),
         ("FT.NOPE", "unknown command"),
     ] {
         assert_eq!(run(&catalogue, command), wanted, "{command}");
     }
+    assert_eq!(commands(&catalogue), ["FT.DICTADD d y"]);
+    catalogue.clear();
     assert!(commands(&catalogue).is_empty());
 }
 
@@ -67,14 +75,22 @@ fn the_list_of_commands_makes_the_same_catalogue() {
         "FT.CREATE j ON JSON SKIPINITIALSCAN STOPWORDS 1 the SCHEMA $.a[*] AS a TAG INDEXMISSING $.t AS t TEXT NOSTEM",
         "FT.ALIASADD x i",
         "FT.ALIASADD y j",
+        "FT.SYNUPDATE x g SKIPINITIALSCAN b a skipinitialscan",
+        "FT.SYNUPDATE i h b c",
+        "FT.SYNUPDATE i g c",
     ] {
         assert_eq!(run(&before, command), "OK", "{command}");
     }
+    let many: String = (0..2 * PART).map(|number| format!(" {number}")).collect();
+    assert_eq!(run(&before, &format!("FT.DICTADD many{many}")), format!("{} terms", 2 * PART));
+    assert_eq!(run(&before, "FT.DICTADD none x"), "1 terms");
+    assert_eq!(run(&before, "FT.DICTDEL none x"), "1 terms");
     let list = before.commands();
     let words: Vec<Vec<&[u8]>> =
         list.iter().map(|command| command.iter().map(|word| &**word).collect()).collect();
     let after = catalogue();
     assert_eq!(run(&after, "FT.CREATE gone SCHEMA t TEXT"), "OK");
+    assert_eq!(run(&after, "FT.DICTADD gone x"), "1 terms");
     assert_eq!(after.replace(&words, MEMORY), []);
     assert_eq!(commands(&after), commands(&before));
     let names: Vec<_> = after.indexes().iter().map(|index| index.name().to_vec()).collect();
@@ -83,9 +99,15 @@ fn the_list_of_commands_makes_the_same_catalogue() {
     assert!(!after.find(b"j").unwrap().progress().is_done(), "the keys of a file are scanned");
     for (index, other) in after.indexes().iter().zip(before.indexes()) {
         assert_eq!(index.index().rules().definition, other.index().rules().definition);
+        let [one, other] = [index, &other].map(|index| index.index().rules());
+        assert_eq!(one.synonyms.dump(), other.synonyms.dump());
+        assert_eq!(one.synonyms.fingerprint(), other.synonyms.fingerprint());
     }
+    let of = |catalogue: &Catalogue| catalogue.with_dictionaries(|all| format!("{all:?}"));
+    assert_eq!(of(&after), of(&before));
     assert_eq!(after.find(b"x").unwrap().name(), b"i");
-    let broken = [vec![b"FT.CREATE".as_slice(), b"k"], words[1].clone()];
+    let whole = words.iter().find(|command| command[..2] == [&b"FT.CREATE"[..], b"j"]).unwrap();
+    let broken = [vec![b"FT.CREATE".as_slice(), b"k"], whole.clone()];
     assert_eq!(after.replace(&broken, MEMORY).len(), 1);
     assert_eq!(after.indexes().len(), 1);
 }

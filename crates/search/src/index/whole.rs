@@ -134,6 +134,13 @@ impl Index {
     /// # Errors
     /// Those of [`Synonyms::add`]; nothing has changed then.
     pub fn add_synonyms(&self, group: &[u8], terms: &[&[u8]]) -> Result<bool, Error> {
+        let hold = || self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        // Rules that no thread holds are changed in their place, in a time that the terms alone give.
+        if let Some(rules) = Arc::get_mut(&mut hold()) {
+            if let Some(synonyms) = Arc::get_mut(&mut rules.synonyms) {
+                return synonyms.add(group, terms);
+            }
+        }
         loop {
             // The copy is made without the lock, for which readers of the rules would wait.
             let before = self.rules();
@@ -143,7 +150,7 @@ impl Index {
             }
             let Rules { definition, vectors, .. } = &*before;
             let after = Arc::new(Rules::new(definition.clone(), Arc::new(synonyms), vectors));
-            let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+            let mut rules = hold();
             if Arc::ptr_eq(&rules, &before) {
                 *rules = after;
                 return Ok(true);

@@ -5,7 +5,7 @@ use martlet_engine::{EventClass, Keys};
 use martlet_indexes::{Changed, KeyIndex};
 use martlet_keyspace::Key;
 
-use super::{DENIED, GROUP, may_use};
+use super::{CHANGES, DENIED, GROUP, changed, may_use, recorded};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 
 /// The commands.
@@ -22,9 +22,6 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &ALIAS_DEL,
     &ALIAS_DEL_IFX,
 ];
-
-/// The command runs alone, so that it has one place in the records and saves.
-const CHANGES: Flags = Flags::WRITE.with(Flags::EXCLUSIVE);
 
 /// FT.CREATE's arguments.
 const CREATE_SYNTAX: &str = "index ?data_type=ON(HASH|JSON) ?prefix=PREFIX(count:i *prefix) ?filter=FILTER \
@@ -124,22 +121,19 @@ fn change(call: &mut Call<'_>) -> Outcome {
     if named.is_some_and(|index| !may_use(call, &index, true)) {
         return Err(DENIED);
     }
-    let worker = &mut *call.worker;
-    let memory_bytes = worker.shared.index_memory_bytes();
-    let changed = worker.shared.indexes.change(&words, memory_bytes);
-    match changed.map_err(|error| Error::Text(error.to_string()))? {
+    match changed(call)? {
         Changed::No => {
             call.reply.ok();
             return Ok(());
         }
         Changed::Dropped(index) if with_documents => {
+            let worker = &mut *call.worker;
             delete_documents(&mut worker.keys, &index);
             worker.keys.effects.replace(0, || [words[0], words[1]]);
         }
-        Changed::Yes | Changed::Dropped(_) => {}
+        Changed::Yes | Changed::Dropped(_) | Changed::Terms(_) => {}
     }
-    worker.keys.dirty += 1;
-    worker.keys.effects.request_ended(0, &args, true);
+    recorded(call);
     call.reply.ok();
     Ok(())
 }

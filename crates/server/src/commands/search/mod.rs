@@ -3,16 +3,19 @@
 pub mod aggregate;
 pub mod config;
 pub mod definitions;
+pub mod dictionaries;
 pub mod explain;
 pub mod find;
 pub mod hybrid;
 pub mod info;
+pub mod spelling;
+pub mod synonyms;
 pub mod tags;
 
 use std::sync::Arc;
 
-use martlet_command::{Error, Group};
-use martlet_indexes::KeyIndex;
+use martlet_command::{Error, Flags, Group};
+use martlet_indexes::{Changed, KeyIndex};
 use martlet_protocol::reply::Reply;
 use martlet_search::request::Limits;
 use martlet_search::searching::Context;
@@ -24,6 +27,8 @@ use crate::search::settings;
 use super::Call;
 
 const GROUP: Group = Group::Module(&module::SEARCH);
+/// A command that changes definitions runs alone, so that it has one place in the records and saves.
+const CHANGES: Flags = Flags::WRITE.with(Flags::EXCLUSIVE);
 /// RediSearch's words since 8.0.
 const DENIED: Error = Error::Fixed("NOPERM User does not have the required permissions to query the index");
 
@@ -67,6 +72,23 @@ fn may_use(call: &Call<'_>, index: &KeyIndex, writes: bool) -> bool {
     let prefixes = &rules.definition.prefixes;
     let own = prefixes.iter().all(|prefix| user.may_use_prefix(prefix, writes));
     own && (!prefixes.is_empty() || user.may_use_prefix(b"", writes))
+}
+
+/// Runs a request that changes definitions. One that has changed them is to be [`recorded`].
+///
+/// # Errors
+/// RediSearch's; nothing has changed.
+fn changed(call: &Call<'_>) -> Result<Changed, Error> {
+    let words: Vec<&[u8]> = call.args.iter().collect();
+    let shared = call.worker.shared;
+    let changed = shared.indexes.change(&words, shared.index_memory_bytes());
+    changed.map_err(|error| Error::Text(error.to_string()))
+}
+
+/// Records a request that has changed definitions: the request itself, unless others stand for it.
+fn recorded(call: &mut Call<'_>) {
+    call.worker.keys.dirty += 1;
+    call.worker.keys.effects.request_ended(0, &call.args, true);
 }
 
 /// Text that RediSearch sends as a simple string, which cannot hold a line break.
