@@ -5,20 +5,18 @@ use std::sync::Arc;
 
 use martlet_search::Error;
 use martlet_search::aggregate::batch::Batch;
-use martlet_search::aggregate::pipeline::{
-    Input, InputSource, Options, Pipeline, Progress, Property, Schema, SlotOf, Source,
-};
+use martlet_search::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Progress, SlotOf, Source};
 use martlet_search::aggregate::request::{Aggregate, Load, LoadField, Step};
 use martlet_search::aggregate::value::Value;
 use martlet_search::exec::Bounds;
 use martlet_search::hybrid::{Hybrid, HybridHit, HybridSearching};
 use martlet_search::index::documents::Sortable;
 use martlet_search::request::{Arrange, Format};
-use martlet_search::schema::{Definition, Source as DocumentSource};
+use martlet_search::schema::Source as DocumentSource;
 
 use crate::access::Access;
 use crate::index::KeyIndex;
-use crate::row_values::RowValues;
+use crate::row_values::{Fields, RowValues};
 
 const KEY: &[u8] = b"__key";
 const SCORE: &[u8] = b"__score";
@@ -84,15 +82,6 @@ struct Names {
     vector: Option<Box<[u8]>>,
 }
 
-struct Fields<'a>(&'a Definition);
-
-impl Schema for Fields<'_> {
-    fn property(&self, name: &[u8]) -> Option<Property> {
-        let field = self.0.fields.iter().find(|field| *field.name == *name)?;
-        Some(Property { path: field.identifier.clone(), is_sortable: field.sortable })
-    }
-}
-
 impl HybridRun {
     /// A run that has not begun. `results_max` is MAXSEARCHRESULTS.
     ///
@@ -141,7 +130,7 @@ impl HybridRun {
             at: 0,
             scanned: pipeline.scanned().to_vec(),
             names,
-            values: RowValues::new(dialect),
+            values: RowValues::new(&rules, dialect),
         };
         let searching = HybridSearching::new(Arc::clone(index.index()), request, Bounds::default())?;
         Ok(HybridRun {
@@ -184,7 +173,7 @@ impl HybridRun {
             self.results.total = self.pipeline.total();
         }
         let (rows, hidden) = (&mut self.results.rows, &self.hidden);
-        self.pipeline.take(|row| {
+        self.pipeline.take(usize::MAX, |row| {
             let shown = row.properties().filter(|(name, _)| !hidden.contains(name));
             rows.push(shown.map(|(name, value)| (name.into(), value.clone())).collect());
         });
@@ -298,6 +287,7 @@ impl Source for KeyRows<'_, '_> {
     }
 
     fn load(&mut self, inputs: &[Input], all: Option<SlotOf<'_>>, batch: &mut Batch) -> Result<(), Error> {
+        let readings = self.rows.values.readings(inputs);
         let mut is_there = Vec::with_capacity(batch.len());
         for row in 0..batch.len() {
             let at = usize::try_from(batch.document(row)).unwrap_or(usize::MAX);
@@ -305,9 +295,9 @@ impl Source for KeyRows<'_, '_> {
                 is_there.push(false);
                 continue;
             };
-            let (values, now_ms) = (&mut self.rows.values, self.now_ms);
+            let (values, now_ms) = (&self.rows.values, self.now_ms);
             let filled = self.access.with_key(&hit.key, now_ms, |entry| {
-                values.fill(entry, now_ms, inputs, all, (&mut *batch, row))
+                values.fill(&hit.key, entry, now_ms, &readings, all, (&mut *batch, row))
             });
             is_there.push(filled == Some(true));
             // Under other names than their own.

@@ -6,68 +6,142 @@ use martlet_json::text::to_text;
 use martlet_json::value::{Node, View};
 use martlet_keyspace::Entry;
 use martlet_search::aggregate::batch::Batch;
-use martlet_search::aggregate::pipeline::{Input, SlotOf};
+use martlet_search::aggregate::pipeline::{Input, Property, Schema, SlotOf};
 use martlet_search::aggregate::value::Value;
+use martlet_search::index::whole::Rules;
+use martlet_search::number;
+use martlet_search::schema::{Definition, FieldKind, Source as DocumentSource};
 use martlet_types::hash::Hash;
 use martlet_values::Json;
 
-/// Reads the inputs of a pipeline from hashes or JSON documents. Paths are parsed once.
-#[derive(Debug, Default)]
+/// The property that is a document's name.
+const KEY: &[u8] = b"__key";
+/// The dialect from which on paths give all of their values.
+const DIALECT_OF_SEVERAL_VALUES: u32 = 3;
+
+/// The fields of an index as properties.
+pub(crate) struct Fields<'a>(pub(crate) &'a Definition);
+
+impl Schema for Fields<'_> {
+    fn property(&self, name: &[u8]) -> Option<Property> {
+        let field = self.0.fields.iter().find(|field| *field.name == *name)?;
+        Some(Property { path: field.identifier.clone(), is_sortable: field.sortable })
+    }
+}
+
+/// Reads the inputs of a pipeline from hashes or JSON documents.
+#[derive(Debug)]
 pub(crate) struct RowValues {
-    paths: HashMap<Box<[u8]>, Option<Path>>,
-    /// Whether a path gives all of its values, from dialect 3 on.
+    source: DocumentSource,
+    /// The fields of the schema by where they stand in documents.
+    known: HashMap<Box<[u8]>, Known>,
     gives_several: bool,
 }
 
+#[derive(Copy, Clone, Debug, Default)]
+struct Known {
+    is_number: bool,
+    /// A sortable field has one value in every dialect.
+    has_one_value: bool,
+}
+
+/// How an input is read.
+pub(crate) struct Reading {
+    slot: usize,
+    from: From,
+}
+
+enum From {
+    Key,
+    HashField { identifier: Box<[u8]>, is_number: bool },
+    Path { path: Path, has_one_value: bool },
+    Nowhere,
+}
+
 impl RowValues {
-    /// A reader for queries of this dialect.
-    pub(crate) fn new(dialect: u32) -> RowValues {
-        RowValues { paths: HashMap::new(), gives_several: dialect >= 3 }
+    /// Reads documents of an index for queries of this dialect.
+    pub(crate) fn new(rules: &Rules, dialect: u32) -> RowValues {
+        let fields = rules.definition.fields.iter().map(|field| {
+            let is_number = matches!(field.kind, FieldKind::Numeric);
+            (field.identifier.clone(), Known { is_number, has_one_value: field.sortable })
+        });
+        RowValues {
+            source: rules.definition.source,
+            known: fields.collect(),
+            gives_several: dialect >= DIALECT_OF_SEVERAL_VALUES,
+        }
     }
 
-    /// Fills the inputs of a row from its key's value, and with `all` adds every field. False: the key is
-    /// of another type.
+    /// How the inputs of a pipeline are read.
+    pub(crate) fn readings(&self, inputs: &[Input]) -> Vec<Reading> {
+        let reading = |input: &Input| {
+            let known = self.known.get(&input.path).copied().unwrap_or_default();
+            let from = match self.source {
+                _ if *input.path == *KEY => From::Key,
+                DocumentSource::Hash => {
+                    From::HashField { identifier: input.path.clone(), is_number: known.is_number }
+                }
+                DocumentSource::Json => match Path::parse(&input.path) {
+                    Ok(path) => From::Path { path: path.into_jsonpath(), has_one_value: known.has_one_value },
+                    Err(_) => From::Nowhere,
+                },
+            };
+            Reading { slot: input.slot, from }
+        };
+        inputs.iter().map(reading).collect()
+    }
+
+    /// Fills a row from its key's value, and with `all` adds every field; false if the key holds no document
+    /// of the index any more.
     pub(crate) fn fill(
-        &mut self,
+        &self,
+        key: &[u8],
         entry: &Entry<'_>,
         now_ms: i64,
-        inputs: &[Input],
+        inputs: &[Reading],
         all: Option<SlotOf<'_>>,
         (batch, row): (&mut Batch, usize),
     ) -> bool {
-        if let Some(hash) = entry.object::<Hash>() {
-            for input in inputs {
-                let field = hash.get(&input.path, now_ms);
-                set(batch, row, input, field.map(|field| Value::from(&*field.value.to_vec())));
-            }
-            for field in hash.iter().filter(|field| all.is_some() && field.is_live(now_ms)) {
-                let value = Value::from(&*field.value.to_vec());
-                add(batch, row, &field.name.to_vec(), value, all);
-            }
-            return true;
+        let (hash, json) = match self.source {
+            DocumentSource::Hash => (entry.object::<Hash>(), None),
+            DocumentSource::Json => (None, entry.object::<Json>().map(|json| json.0.root())),
+        };
+        if hash.is_none() && json.is_none() {
+            return false;
         }
-        let Some(json) = entry.object::<Json>() else { return false };
-        for input in inputs {
-            let value = self.at_path(json.0.root(), &input.path);
-            set(batch, row, input, value);
+        if let Some(slot_of) = all {
+            let mut take = |name: &[u8], value: Value| match slot_of(name) {
+                Some(slot) => set(batch.row_mut(row), slot, Some(value)),
+                None => batch.push_extra(row, name.into(), value),
+            };
+            for field in hash.iter().flat_map(|hash| hash.iter()).filter(|field| field.is_live(now_ms)) {
+                take(&field.name.to_vec(), Value::from(&*field.value.to_vec()));
+            }
+            if let Some(value) = json.and_then(|root| self.json_value(&[root], false)) {
+                take(b"$", value);
+            }
         }
-        if all.is_some() {
-            add(batch, row, b"$", Value::from(&*to_text(json.0.root())), all);
+        for Reading { slot, from } in inputs {
+            let value = match from {
+                From::Key => Some(Value::from(key)),
+                From::HashField { identifier, is_number } => hash
+                    .and_then(|hash| hash.get(identifier, now_ms))
+                    .map(|field| field_value(&field.value.to_vec(), *is_number)),
+                From::Path { path, has_one_value } => json
+                    .and_then(|root| self.json_value(&path.nodes(root).unwrap_or_default(), *has_one_value)),
+                From::Nowhere => None,
+            };
+            if value.is_some() {
+                set(batch.row_mut(row), *slot, value);
+            }
         }
         true
     }
 
-    fn at_path(&mut self, root: Node<'_>, text: &[u8]) -> Option<Value> {
-        let path = match self.paths.get(text) {
-            Some(path) => path,
-            None => {
-                let path = Path::parse(text).ok().map(Path::into_jsonpath);
-                self.paths.entry(text.into()).insert(path).into_mut()
-            }
-        };
-        let nodes = path.as_ref()?.nodes(root).unwrap_or_default();
+    /// The values that a path leads to as one; none if it leads nowhere.
+    fn json_value(&self, nodes: &[Node<'_>], has_one_value: bool) -> Option<Value> {
         let first = *nodes.first()?;
-        if self.gives_several {
+        if self.gives_several && !has_one_value {
             let texts: Vec<Vec<u8>> = nodes.iter().map(|node| to_text(*node)).collect();
             return Some(Value::from(&*[b"[".as_slice(), &texts.join(&b','), b"]"].concat()));
         }
@@ -81,16 +155,15 @@ impl RowValues {
     }
 }
 
-fn set(batch: &mut Batch, row: usize, input: &Input, value: Option<Value>) {
-    if let Some(slot) = batch.row_mut(row).get_mut(input.slot) {
-        *slot = value;
+fn set(row: &mut [Option<Value>], slot: usize, value: Option<Value>) {
+    if let Some(place) = row.get_mut(slot) {
+        *place = value;
     }
 }
 
-/// Puts a field into the slot that it has, or else beside the slots.
-fn add(batch: &mut Batch, row: usize, name: &[u8], value: Value, slot_of: Option<SlotOf<'_>>) {
-    match slot_of.and_then(|slot_of| slot_of(name)).and_then(|slot| batch.row_mut(row).get_mut(slot)) {
-        Some(slot) => *slot = Some(value),
-        None => batch.push_extra(row, name.into(), value),
+fn field_value(text: &[u8], is_number: bool) -> Value {
+    match number::parse_c(text) {
+        Some(number) if is_number => Value::Number(number),
+        _ => Value::from(text),
     }
 }

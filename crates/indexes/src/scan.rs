@@ -164,7 +164,8 @@ mod tests {
             scans.order(&other);
         }
         assert!(lock(&scans.queue).ordered.len() <= SWEEPS_MIN + 4);
-        let next = |scans: &Scans| scans.next().map(|(ordered, shard)| (ordered.index.name().to_vec(), shard));
+        let next =
+            |scans: &Scans| scans.next().map(|(ordered, shard)| (ordered.index.name().to_vec(), shard));
         assert_eq!(next(&scans), Some((b"i".to_vec(), 0)));
         one.set_scan(None);
         assert_eq!(next(&scans), Some((b"j".to_vec(), 0)));

@@ -25,7 +25,12 @@ static DUMP: ServerCommand = command("ft.dictdump", 2, dump as ServerHandler)
     .flags(Flags::READONLY)
     .acl(Acl::READ.with(Acl::SEARCH))
     .syntax("dict")
-    .doc(GROUP, "1.4.0", "O(N), where N is the size of the dictionary", "Dumps all terms in the given dictionary");
+    .doc(
+        GROUP,
+        "1.4.0",
+        "O(N), where N is the size of the dictionary",
+        "Dumps all terms in the given dictionary",
+    );
 
 fn change(call: &mut Call<'_>) -> Outcome {
     // Dictionaries belong to no database.

@@ -9,11 +9,10 @@ use martlet_indexes::{Access, EndedIn, HybridResults, HybridRun};
 use martlet_protocol::reply::Reply;
 use martlet_search::aggregate::value::Value;
 use martlet_search::hybrid::Hybrid;
-use martlet_search::request::Limits;
 
-use super::{GROUP, readable_index};
+use super::{GROUP, limits, readable_index, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
-use crate::search::job::{self, Job, TIMED_OUT, TimeLimit};
+use crate::search::job::{self, Job, TIMED_OUT};
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&HYBRID];
@@ -43,11 +42,11 @@ fn hybrid(call: &mut Call<'_>) -> Outcome {
     let text = |error: martlet_search::Error| Error::Text(error.to_string());
     let name = String::from_utf8_lossy(words[1]);
     let index = index.ok_or_else(|| Error::Text(format!("No such index {name}")))?;
-    let limits = Limits::default();
+    let limits = limits(call);
     let request = Hybrid::parse(&words[2..], &limits).map_err(text)?;
     index.count_dialect(request.query.dialect);
     let run = HybridRun::new(index, request, limits.search_results, call.reply.is_resp3()).map_err(text)?;
-    let limit = TimeLimit::new(run.timeout_ms(), false);
+    let limit = time_limit(call, run.timeout_ms());
     job::run(call, HybridJob { run, error: None, began }, limit)
 }
 
