@@ -18,8 +18,8 @@ mod run;
 mod score;
 mod shapes;
 
-pub use best::{Best, Hit, Ranking};
-pub use evaluation::{Evaluation, Match, Scores};
+pub use best::{Best, Hit, Ranking, Ranks};
+pub use evaluation::{Evaluation, KeyFilter, Match, Scores};
 pub use plan::{Children, Expansion, Order, Plan};
 pub use planner::{Bounds, Planned, Planner, ShapeQuery};
 pub use prepared::Prepared;

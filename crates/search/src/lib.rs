@@ -13,6 +13,7 @@ pub mod exec;
 pub mod geometry;
 pub mod hybrid;
 pub mod index;
+pub mod merging;
 pub mod number;
 pub mod query;
 pub mod request;

@@ -7,11 +7,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::exec::{Best, Bounds, Evaluation, Hit, Plan, Planned, Planner, Ranking, Scorer, Scores};
+use crate::exec::{
+    Best, Bounds, Evaluation, Hit, KeyFilter, Plan, Planned, Planner, Ranking, Scorer, Scores,
+};
 use crate::index::documents::Sortable;
 use crate::index::numbers::Range;
 use crate::index::whole::{Index, Rules};
-use crate::query::ast::{FieldMask, Node};
+use crate::merging::Merging;
+use crate::query::ast::{FieldMask, Near, Node};
 use crate::query::{Options, Params, parse};
 use crate::request::{GeoFilter, NumericFilter, Query, Search};
 use crate::schema::{Definition, FieldKind, Language};
@@ -19,7 +22,7 @@ use martlet_types::geo::{Area, Point, Shape};
 use std::ops::Bound;
 
 /// The server's part in a search.
-#[derive(Copy, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Context {
     /// How patterns are bounded.
     pub bounds: Bounds,
@@ -27,6 +30,8 @@ pub struct Context {
     pub results_max: u64,
     /// Whether the reply is RESP3.
     pub is_resp3: bool,
+    /// The documents that count, if not all do.
+    pub key_filter: Option<KeyFilter>,
 }
 
 /// A field by whose values the caller orders the matches.
@@ -47,6 +52,7 @@ pub struct Searching {
     loaded: Option<LoadedKey>,
     unordered: Vec<Hit>,
     distance_field: Option<Box<[u8]>>,
+    merging: Merging,
 }
 
 /// What a search has found.
@@ -86,8 +92,13 @@ impl Searching {
         });
         let most = if request.count_only { 0 } else { request.arrange.kept(context.results_max) };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let nearest = planned.nearest.as_ref().and_then(|query| match query.near {
+            Near::Nearest(count) => Some(count),
+            Near::Within(_) => None,
+        });
         Ok(Searching {
-            evaluation: Evaluation::new(index, planned, scores)?,
+            evaluation: Evaluation::new(index, planned, scores)?.among_keys(context.key_filter),
+            merging: Merging { ranking, nearest },
             best: Best::new(ranking, most, request.with_payloads),
             offset: usize::try_from(request.arrange.offset).unwrap_or(usize::MAX),
             loaded,
@@ -99,6 +110,11 @@ impl Searching {
     /// The field whose values order the matches, if the caller has to load them.
     pub fn loaded_key(&self) -> Option<&LoadedKey> {
         self.loaded.as_ref()
+    }
+
+    /// How the results of this search in several parts of the documents become one.
+    pub fn merging(&self) -> Merging {
+        self.merging
     }
 
     /// A step; whether the search has come to its end.

@@ -34,6 +34,30 @@ pub enum Ranking {
     },
 }
 
+/// The values of a result by which it is ordered.
+#[derive(Copy, Clone, Debug)]
+pub struct Ranks<'a> {
+    /// Its score.
+    pub score: f64,
+    /// The distance of its vector.
+    pub distance: Option<f32>,
+    /// The value of the field by which results are sorted.
+    pub sortable: Option<&'a Sortable>,
+}
+
+impl Ranking {
+    /// The order of two results; equal ones are in any order.
+    pub fn compare(self, a: Ranks<'_>, b: Ranks<'_>) -> Ordering {
+        match self {
+            Ranking::Score => b.score.total_cmp(&a.score),
+            Ranking::Distance { descending } => by_distance(a.distance, b.distance, descending),
+            Ranking::Sortable { descending, .. } | Ranking::Number { descending, .. } => {
+                by_value(a.sortable, b.sortable, descending)
+            }
+        }
+    }
+}
+
 /// A match that is kept beyond its partition's lock.
 #[derive(Clone, Debug)]
 pub struct Hit {
@@ -55,6 +79,13 @@ pub struct Hit {
     pub sortable: Option<Sortable>,
     /// Its payload, if that was asked for.
     pub payload: Option<Box<[u8]>>,
+}
+
+impl Hit {
+    /// The values by which it is ordered.
+    pub fn ranks(&self) -> Ranks<'_> {
+        Ranks { score: self.score, distance: self.distance, sortable: self.sortable.as_ref() }
+    }
 }
 
 /// The first matches by a ranking, and how many there were in all.
@@ -185,14 +216,7 @@ fn by_value(a: Option<&Sortable>, b: Option<&Sortable>, descending: bool) -> Ord
 impl Ord for Ranked {
     fn cmp(&self, other: &Self) -> Ordering {
         let (a, b) = (&self.hit, &other.hit);
-        let order = match self.ranking {
-            Ranking::Score => b.score.total_cmp(&a.score),
-            Ranking::Distance { descending } => by_distance(a.distance, b.distance, descending),
-            Ranking::Sortable { descending, .. } | Ranking::Number { descending, .. } => {
-                by_value(a.sortable.as_ref(), b.sortable.as_ref(), descending)
-            }
-        };
-        order.then(a.sequence.cmp(&b.sequence))
+        self.ranking.compare(a.ranks(), b.ranks()).then(a.sequence.cmp(&b.sequence))
     }
 }
 

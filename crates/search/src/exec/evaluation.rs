@@ -38,6 +38,23 @@ pub struct Scores {
     pub with_terms: bool,
 }
 
+/// Which documents of an index count, by their keys: the others are as if they were not there.
+#[derive(Clone)]
+pub struct KeyFilter(Arc<dyn Fn(&[u8]) -> bool + Send + Sync>);
+
+impl KeyFilter {
+    /// The filter that admits the keys for which `admits` is true; called with a partition locked.
+    pub fn new(admits: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> KeyFilter {
+        KeyFilter(Arc::new(admits))
+    }
+}
+
+impl std::fmt::Debug for KeyFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyFilter")
+    }
+}
+
 /// A document that matches.
 #[derive(Debug)]
 pub struct Match<'a> {
@@ -104,6 +121,7 @@ pub struct Evaluation {
     run: Option<Run>,
     /// The documents among which the nearest are looked for, by partition; empty if all are.
     among: Vec<Vec<Bits>>,
+    key_filter: Option<KeyFilter>,
 }
 
 impl Evaluation {
@@ -130,8 +148,15 @@ impl Evaluation {
             walk: Walk::new(),
             run: None,
             among: Vec::new(),
+            key_filter: None,
             index,
         })
+    }
+
+    /// The same evaluation of the documents that a filter admits.
+    #[must_use]
+    pub fn among_keys(self, key_filter: Option<KeyFilter>) -> Evaluation {
+        Evaluation { key_filter, ..self }
     }
 
     /// Whether the evaluation has ended.
@@ -200,7 +225,7 @@ impl Evaluation {
         self.walk = walk;
         match is_done {
             false => Stage::Expand,
-            true if self.nearest.is_some() && matches!(*plan, Plan::All) => Stage::Nearest,
+            true if self.nearest.is_some() && !self.is_filtered() => Stage::Nearest,
             true => Stage::Run(0),
         }
     }
@@ -218,7 +243,16 @@ impl Evaluation {
         });
         let within: &Partition = &partition;
         let near = &self.prepared.near;
+        let admits = |id| match &self.key_filter {
+            None => true,
+            Some(KeyFilter(admits)) => {
+                within.documents().get(id).is_some_and(|document| admits(&document.key))
+            }
+        };
         let mut report = |id, rank, score, notes| {
+            if !admits(id) {
+                return;
+            }
             let distance = near.iter().find_map(|near| near.get(&(number, id)).copied());
             each(Match { within, rank, partition: number, id, score, notes, distance });
         };
@@ -235,7 +269,10 @@ impl Evaluation {
             }
             _ => match run.window(within) {
                 None => false,
-                Some(found) if self.nearest.is_some() => {
+                Some(mut found) if self.nearest.is_some() => {
+                    if self.key_filter.is_some() {
+                        found.retain(admits);
+                    }
                     if !found.is_empty() {
                         self.among.resize_with(number + 1, Vec::new);
                         self.among[number].push(found);
@@ -257,6 +294,11 @@ impl Evaluation {
         Stage::Run(number + 1)
     }
 
+    /// Whether the nearest are looked for among some of the documents only.
+    fn is_filtered(&self) -> bool {
+        self.key_filter.is_some() || !matches!(*self.plan, Plan::All)
+    }
+
     fn look_for_nearest(&mut self, each: &mut dyn FnMut(Match<'_>)) -> Stage {
         let Some(query) = &self.nearest else { return Stage::Done };
         let Ok((vectors, components)) = query_vector(&self.rules, query) else { return Stage::Done };
@@ -271,7 +313,7 @@ impl Evaluation {
                 windows.get(at).is_some_and(|window| window.contains(id))
             })
         };
-        let is_filtered = !matches!(*self.plan, Plan::All);
+        let is_filtered = self.is_filtered();
         let admits: Option<&dyn Fn(&Place) -> bool> = if is_filtered { Some(&admits) } else { None };
         let candidates: usize = among.iter().flatten().map(Bits::count).sum();
         let is_exact = is_filtered && candidates.saturating_mul(10) < vectors.len();

@@ -151,3 +151,26 @@ fn the_first_error_is_redisearchs() {
         assert_eq!(found.err().map(|error| error.to_string()).as_deref(), Some(wanted), "{query} {options}");
     }
 }
+
+#[test]
+fn keys_that_are_not_admitted_are_not_there() {
+    let index = index();
+    let found = |query: &str, options: &str| {
+        let mut arguments: Vec<&[u8]> = vec![query.as_bytes()];
+        arguments.extend(options.split_whitespace().map(str::as_bytes));
+        arguments.extend([b"PARAMS".as_slice(), b"2", b"q", &[0; 4], b"DIALECT", b"2"]);
+        let request = Search::parse(&arguments, &Limits::default()).unwrap();
+        let key_filter = Some(KeyFilter::new(|key| key != b"d3"));
+        let context = Context { results_max: 1_000_000, key_filter, ..Context::default() };
+        let mut searching = Searching::new(Arc::clone(&index), &request, context).unwrap();
+        while !searching.step() {}
+        keys(&searching.into_found())
+    };
+    assert_eq!(found("*", ""), "2 d1 d2");
+    assert_eq!(found("hello", "SORTBY ns ASC"), "2 d1 d2");
+    assert_eq!(found("hello", "LIMIT 0 0"), "2");
+    // d3 is the nearest of all.
+    assert_eq!(found("*=>[KNN 1 @v $q]", "SORTBY __v_score"), "1 d1");
+    assert_eq!(found("hello=>[KNN 2 @v $q]", "SORTBY __v_score"), "2 d1 d2");
+    assert_eq!(found("@v:[VECTOR_RANGE 10 $q]", ""), "2 d1 d2");
+}
