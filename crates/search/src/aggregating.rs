@@ -67,14 +67,14 @@ impl Planned {
     /// RediSearch's.
     pub fn new(index: Arc<Index>, request: &Aggregate, context: Context) -> Result<Planned, Error> {
         let rules = index.rules();
-        let (planned, scorer) = plan(&rules, &request.query, Filters::default(), context)?;
+        let (planned, scorer) = plan(&rules, &request.query, Filters::default(), &context)?;
         let is_by_distance = planned.nearest.is_some();
         let yielded = distance_field(&planned).into_iter().collect();
         let payload = request.query.payload.clone();
         let scores = Scores { scorer, payload, explain: false, with_terms: request.has_matched_terms() };
         let wants_scores = request.add_scores || request.with_scores || scores.with_terms;
         let scores = wants_scores.then_some(scores);
-        let evaluation = Evaluation::new(Arc::clone(&index), planned, scores)?;
+        let evaluation = Evaluation::new(Arc::clone(&index), planned, scores)?.among_keys(context.key_filter);
         Ok(Planned { index, evaluation, is_by_distance, yielded })
     }
 

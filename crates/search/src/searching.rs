@@ -80,7 +80,7 @@ impl Searching {
             ));
         }
         let filters = Filters { numbers: &request.filters, area: request.geo_filter.as_ref() };
-        let (planned, scorer) = plan(&rules, &request.query, filters, context)?;
+        let (planned, scorer) = plan(&rules, &request.query, filters, &context)?;
         let distance_field = distance_field(&planned);
         let (ranking, loaded) = ranking(definition, request, distance_field.as_deref())?;
         let wants_scores = request.with_scores || loaded.is_none() && ranking == Ranking::Score;
@@ -214,7 +214,7 @@ pub(crate) fn plan(
     rules: &Rules,
     query: &Query,
     filters: Filters<'_>,
-    context: Context,
+    context: &Context,
 ) -> Result<(Planned, Scorer), Error> {
     let (language, scorer) = (query.language()?, query.scorer(Scorer::parse)?.unwrap_or_default());
     query.check_format(context.is_resp3, rules.definition.source == crate::schema::Source::Json)?;

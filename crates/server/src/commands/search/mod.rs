@@ -58,7 +58,7 @@ fn limits(call: &Call<'_>) -> Limits {
 fn context(call: &Call<'_>) -> Context {
     let results_max = limits(call).search_results;
     let bounds = settings::bounds(call.worker.config());
-    Context { results_max, is_resp3: call.reply.is_resp3(), bounds }
+    Context { results_max, is_resp3: call.reply.is_resp3(), bounds, key_filter: None }
 }
 
 /// The time limit of a request with this TIMEOUT.
