@@ -103,6 +103,11 @@ impl Aggregation {
         self.pipeline.take(most, show);
     }
 
+    /// The error that has ended the aggregation after some rows.
+    pub fn warning(&self) -> Option<&Error> {
+        self.pipeline.warning()
+    }
+
     /// Whether rows have scores.
     pub fn has_scores(&self) -> bool {
         self.pipeline.score_slot().is_some()

@@ -1,6 +1,7 @@
 //! Rows between the steps of an aggregation: many at a time, in one allocation.
 
 use super::value::Value;
+use std::collections::HashMap;
 
 /// Rows of equal width.
 #[derive(Debug, Default)]
@@ -97,6 +98,18 @@ impl Batch {
     /// The fields of a row that have no slot.
     pub fn extra(&self, row: usize) -> &[(Box<[u8]>, Value)] {
         self.extra.get(row).map_or(&[], Vec::as_slice)
+    }
+
+    /// Puts the fields without a slot into the order in which their names have appeared, in all rows so far.
+    pub fn order_extra(&mut self, appeared: &mut HashMap<Box<[u8]>, usize>) {
+        for fields in &mut self.extra {
+            for (name, _) in fields.iter() {
+                if !appeared.contains_key(name) {
+                    appeared.insert(name.clone(), appeared.len());
+                }
+            }
+            fields.sort_by_key(|(name, _)| appeared.get(name).copied());
+        }
     }
 
     /// Keeps the rows for which `is_kept` holds, in their order.

@@ -10,6 +10,7 @@ use super::request::Aggregate;
 use super::stage::Stage;
 use super::value::Value;
 use crate::Error;
+use std::collections::HashMap;
 
 pub use super::stage::{Input, InputSource, Options, Property, Schema};
 
@@ -69,6 +70,9 @@ pub struct Pipeline {
     scratch: Scratch,
     memory_max_bytes: usize,
     total: u64,
+    warning: Option<Error>,
+    /// The names of fields without a slot, numbered in the order in which they have appeared.
+    appeared: HashMap<Box<[u8]>, usize>,
 }
 
 impl Pipeline {
@@ -89,6 +93,8 @@ impl Pipeline {
             scratch: Scratch::default(),
             memory_max_bytes: options.memory_max_bytes,
             total: 0,
+            warning: None,
+            appeared: HashMap::new(),
         })
     }
 
@@ -112,10 +118,16 @@ impl Pipeline {
         self.width(0)
     }
 
-    /// Whether rows go into groups before they are sorted or leave the pipeline.
+    /// The error that has ended the pipeline after some rows.
+    pub fn warning(&self) -> Option<&Error> {
+        self.warning.as_ref()
+    }
+
+    /// Whether rows go into groups, for which their order is nothing, before they are sorted or leave the pipeline.
     pub fn begins_with_groups(&self) -> bool {
-        let first = self.plan.stages.iter().find(|stage| stage.is_blocking());
-        matches!(first, Some(Stage::Group(_)))
+        let is_of_order = |stage: &&Stage| stage.is_blocking() || matches!(stage, Stage::Limit { .. });
+        let first = self.plan.stages.iter().find(is_of_order);
+        matches!(first, Some(Stage::Group(grouper)) if !grouper.wants_order())
     }
 
     /// Whether no row leaves the pipeline before all have come to it.
@@ -137,12 +149,15 @@ impl Pipeline {
         let progress = self.try_step(source, wanted, budget);
         if progress.is_err() {
             self.phase = Phase::Done;
-            // As in RediSearch: rows that have left the pipeline are the reply.
-            if !self.results.is_empty() && !self.is_blocking() {
-                return Ok(Progress::Done);
-            }
         }
-        progress
+        match progress {
+            // As in RediSearch: rows that have left the pipeline are the reply, and the error is a warning.
+            Err(error) if !self.results.is_empty() => {
+                self.warning = Some(error);
+                Ok(Progress::Done)
+            }
+            progress => progress,
+        }
     }
 
     fn try_step(&mut self, source: &mut dyn Source, wanted: usize, budget: usize) -> Result<Progress, Error> {
@@ -249,6 +264,7 @@ impl Pipeline {
                     let names = self.plan.sections.get(section);
                     let slot_of = |name: &[u8]| names.and_then(|section| section.slot_of(name));
                     source.load(inputs, all.then_some(&slot_of as SlotOf<'_>), batch)?;
+                    batch.order_extra(&mut self.appeared);
                 }
                 Stage::Apply { program, slot } => {
                     let applied = apply(program, *slot, terms_slot, batch, &mut self.scratch, &mut memory);

@@ -56,10 +56,12 @@ pub fn write(aggregation: &mut Aggregation, most: usize, shape: Shape, is_partia
         reply.array(0);
     });
     reply.simple("warning");
-    reply.array(usize::from(is_partial));
+    let warning = aggregation.warning().map(ToString::to_string);
+    reply.array(usize::from(is_partial) + usize::from(warning.is_some()));
     if is_partial {
         reply.simple(TIMED_OUT);
     }
+    warning.into_iter().for_each(|warning| reply.simple(&warning.replace(['\r', '\n'], " ")));
 }
 
 fn write_properties(properties: &[(&[u8], &Value)], shape: Shape, reply: &mut Reply) {
