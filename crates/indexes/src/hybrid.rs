@@ -8,11 +8,11 @@ use martlet_search::aggregate::batch::Batch;
 use martlet_search::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Progress, SlotOf, Source};
 use martlet_search::aggregate::request::{Aggregate, Load, LoadField, Step};
 use martlet_search::aggregate::value::Value;
-use martlet_search::exec::Bounds;
 use martlet_search::hybrid::{Hybrid, HybridHit, HybridSearching};
 use martlet_search::index::documents::Sortable;
 use martlet_search::request::{Arrange, Format};
 use martlet_search::schema::Source as DocumentSource;
+use martlet_search::searching::Context;
 
 use crate::access::Access;
 use crate::index::KeyIndex;
@@ -83,21 +83,17 @@ struct Names {
 }
 
 impl HybridRun {
-    /// A run that has not begun. `results_max` is MAXSEARCHRESULTS.
+    /// A run that has not begun.
     ///
     /// # Errors
     /// RediSearch's, for both queries, and the steps of the tail.
-    pub fn new(
-        index: Arc<KeyIndex>,
-        mut request: Hybrid,
-        results_max: u64,
-        is_resp3: bool,
-    ) -> Result<HybridRun, Error> {
+    pub fn new(index: Arc<KeyIndex>, mut request: Hybrid, context: Context) -> Result<HybridRun, Error> {
+        let Context { results_max, is_resp3, .. } = context;
         let rules = index.index().rules();
         let definition = &rules.definition;
         request.query.check_format(is_resp3, definition.source == DocumentSource::Json)?;
-        if request.query.format == Format::Expand {
-            return Err(Error::new("EXPAND format is not supported by FT.HYBRID"));
+        if request.query.format == Format::Expand && request.query.dialect < 3 {
+            return Err(Error::new("EXPAND format requires dialect 3 or greater"));
         }
         if request.tail.cursor.is_some() {
             return Err(Error::new("WITHCURSOR is not supported by FT.HYBRID"));
@@ -132,7 +128,7 @@ impl HybridRun {
             names,
             values: RowValues::new(&rules, dialect),
         };
-        let searching = HybridSearching::new(Arc::clone(index.index()), request, Bounds::default())?;
+        let searching = HybridSearching::new(Arc::clone(index.index()), request, &context)?;
         Ok(HybridRun {
             searching: Some(Box::new(searching)),
             rows,

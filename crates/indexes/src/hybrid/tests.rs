@@ -26,7 +26,8 @@ fn begin(store: &Store, options: &str) -> Result<HybridRun, Error> {
     words.extend(options.split_whitespace().map(str::as_bytes));
     words.extend([&b"PARAMS"[..], b"2", b"b", &[0; 4]]);
     let request = Hybrid::parse(&words, &Limits::default())?;
-    HybridRun::new(store.catalogue.find(b"i").unwrap(), request, 1_000_000, false)
+    let context = Context { results_max: 1_000_000, ..Context::default() };
+    HybridRun::new(store.catalogue.find(b"i").unwrap(), request, context)
 }
 
 /// The rest of a run: the total, then the properties of each row.

@@ -10,6 +10,7 @@ use crate::index::whole::{Index, Rules};
 use crate::query::ast::{Kind, Near, Node, VectorQuery};
 use crate::query::{Options, Params, parse};
 use crate::schema::{Algorithm, FieldKind, Metric};
+use crate::searching::Context;
 
 /// A document of the fused list.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ impl HybridSearching {
     ///
     /// # Errors
     /// RediSearch's, for both queries, the vector and its field.
-    pub fn new(index: Arc<Index>, request: Hybrid, bounds: Bounds) -> Result<HybridSearching, Error> {
+    pub fn new(index: Arc<Index>, request: Hybrid, context: &Context) -> Result<HybridSearching, Error> {
+        let bounds = context.bounds;
         let rules = index.rules();
         let scorer = request.query.scorer(Scorer::parse)?.unwrap_or(Scorer::Bm25Std);
         let mut params = Params::default();
@@ -46,9 +48,10 @@ impl HybridSearching {
         let root = query(&rules, &request, &params, &request.query.text, "SEARCH")?;
         let planned = Planner::new(&rules.definition, bounds, None, false).plan(&root)?;
         let scores = Scores { scorer, ..Scores::default() };
-        let search = Evaluation::new(Arc::clone(&index), planned, Some(scores))?;
+        let search = Evaluation::new(Arc::clone(&index), planned, Some(scores))?
+            .among_keys(context.key_filter.clone());
         let planned = vectors(&rules, &request, &params, bounds)?;
-        let vector = Evaluation::new(index, planned, None)?;
+        let vector = Evaluation::new(index, planned, None)?.among_keys(context.key_filter.clone());
         let by_distance = Ranking::Distance { descending: false };
         let best = [
             Best::new(Ranking::Score, request.combine.window, false),

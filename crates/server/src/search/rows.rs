@@ -71,7 +71,8 @@ fn write_properties(properties: &[(&[u8], &Value)], shape: Shape, reply: &mut Re
     }
 }
 
-fn write_value(value: &Value, shape: Shape, reply: &mut Reply) {
+/// Writes a value. Arrays are at most as deep as reducers make them.
+pub fn write_value(value: &Value, shape: Shape, reply: &mut Reply) {
     match value {
         Value::Null => reply.null(),
         Value::Number(number) if shape.is_expanded => reply.double(*number),

@@ -47,7 +47,8 @@ fn find(index: &Arc<Index>, text: &str, vector: [f32; 2]) -> Result<Vec<HybridHi
     let mut words: Vec<&[u8]> = text.split('|').map(str::as_bytes).collect();
     words.extend([&b"PARAMS"[..], b"2", b"b", &vector]);
     let request = Hybrid::parse(&words, &Limits::default())?;
-    let mut searching = HybridSearching::new(Arc::clone(index), request, Bounds::default())?;
+    let mut searching =
+        HybridSearching::new(Arc::clone(index), request, &crate::searching::Context::default())?;
     while !searching.step() {}
     Ok(searching.into_hits())
 }
@@ -116,7 +117,8 @@ fn what_is_refused() {
     find(&index, "SEARCH|a|VSIM|@h|$b|KNN|4|K|2|EF_RUNTIME|3", [1.0, 0.0]).expect("a graph");
     let words: Vec<&[u8]> = vec![b"SEARCH", b"a", b"VSIM", b"@v", b"$b", b"PARAMS", b"2", b"b", b"short"];
     let request = Hybrid::parse(&words, &Limits::default()).unwrap();
-    let error = HybridSearching::new(index, request, Bounds::default()).expect_err("a short vector");
+    let error = HybridSearching::new(index, request, &crate::searching::Context::default())
+        .expect_err("a short vector");
     assert!(error.text().contains("query vector blob size (5) does not match"), "{error}");
 }
 

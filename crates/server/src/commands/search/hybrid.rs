@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use martlet_base::clock::monotonic;
-use martlet_base::number::NumberBuffer;
 use martlet_command::{Acl, Error, Flags, Outcome, command};
 use martlet_indexes::{Access, EndedIn, HybridResults, HybridRun};
 use martlet_protocol::reply::Reply;
-use martlet_search::aggregate::value::Value;
 use martlet_search::hybrid::Hybrid;
+use martlet_search::request::Format;
 
-use super::{GROUP, limits, readable_index, time_limit};
+use super::{GROUP, context, limits, readable_index, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TIMED_OUT};
+use crate::search::rows::{self, Shape};
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&HYBRID];
@@ -42,17 +42,18 @@ fn hybrid(call: &mut Call<'_>) -> Outcome {
     let text = |error: martlet_search::Error| Error::Text(error.to_string());
     let name = String::from_utf8_lossy(words[1]);
     let index = index.ok_or_else(|| Error::Text(format!("No such index {name}")))?;
-    let limits = limits(call);
-    let request = Hybrid::parse(&words[2..], &limits).map_err(text)?;
+    let request = Hybrid::parse(&words[2..], &limits(call)).map_err(text)?;
     index.count_dialect(request.query.dialect);
-    let run = HybridRun::new(index, request, limits.search_results, call.reply.is_resp3()).map_err(text)?;
+    let shape = Shape { is_expanded: request.query.format == Format::Expand };
+    let run = HybridRun::new(index, request, context(call)).map_err(text)?;
     let limit = time_limit(call, run.timeout_ms());
-    job::run(call, HybridJob { run, error: None, began }, limit)
+    job::run(call, HybridJob { run, error: None, shape, began }, limit)
 }
 
 struct HybridJob {
     run: HybridRun,
     error: Option<martlet_search::Error>,
+    shape: Shape,
     began: Instant,
 }
 
@@ -74,12 +75,12 @@ impl Job for HybridJob {
     fn finish(self, reply: &mut Reply) {
         match self.error {
             Some(error) => reply.error(error.to_string()),
-            None => write(&self.run.into_results(), self.began, reply),
+            None => write(&self.run.into_results(), self.shape, self.began, reply),
         }
     }
 }
 
-fn write(results: &HybridResults, began: Instant, reply: &mut Reply) {
+fn write(results: &HybridResults, shape: Shape, began: Instant, reply: &mut Reply) {
     reply.map(4);
     reply.simple("total_results");
     reply.int(i64::try_from(results.total).unwrap_or(i64::MAX));
@@ -89,7 +90,7 @@ fn write(results: &HybridResults, began: Instant, reply: &mut Reply) {
         reply.map(row.len());
         for (name, value) in row {
             reply.bulk(name);
-            write_value(value, reply);
+            rows::write_value(value, shape, reply);
         }
     }
     reply.simple("warnings");
@@ -104,16 +105,4 @@ fn write(results: &HybridResults, began: Instant, reply: &mut Reply) {
     }
     reply.simple("execution_time");
     reply.double(began.elapsed().as_secs_f64() * 1000.0);
-}
-
-/// Numbers are text, as in RediSearch. Arrays are at most as deep as reducers make them.
-fn write_value(value: &Value, reply: &mut Reply) {
-    match value {
-        Value::Null => reply.null(),
-        Value::Array(values) => {
-            reply.array(values.len());
-            values.iter().for_each(|value| write_value(value, reply));
-        }
-        value => reply.bulk(value.to_text(&mut NumberBuffer::new())),
-    }
 }
