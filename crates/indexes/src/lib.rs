@@ -34,5 +34,5 @@ pub use index::{DIALECTS, KeyIndex};
 
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
-pub use run::{Results, Row, Run};
+pub use run::{Profiled, Results, Row, Run};
 pub use scan::Waker;

@@ -4,13 +4,16 @@
 //! read. A key that has gone since it was found is a result without fields, as in RediSearch.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::vec::IntoIter;
 
+use martlet_base::clock::monotonic;
 use martlet_search::Error;
 use martlet_search::exec::Hit;
+use martlet_search::exec::profile::{Part, Profile};
 use martlet_search::index::documents::Sortable;
 use martlet_search::request::Search;
-use martlet_search::searching::{Context, Searching};
+use martlet_search::searching::{Context, Found, Searching};
 
 use crate::access::Access;
 use crate::index::KeyIndex;
@@ -26,6 +29,35 @@ pub struct Run {
     request: Search,
     phase: Phase,
     results: Results,
+    profiled: Option<Profiled>,
+}
+
+/// What a run tells of itself (FT.PROFILE).
+#[derive(Debug)]
+pub struct Profiled {
+    /// LIMITED: the names of a pattern are only counted.
+    limited: bool,
+    /// The parts of the query, once it has run.
+    parts: Option<Profile>,
+    /// The steps from the index to the results, by RediSearch's names, with the number of documents that
+    /// each has handed on.
+    pub processors: Vec<(&'static str, usize)>,
+    /// The time of the search.
+    pub searching: Duration,
+    /// The time in which the fields of the results were read.
+    pub loading: Duration,
+}
+
+impl Profiled {
+    /// Looks at a part of the query in a partition; whether that was the last.
+    pub fn step(&mut self) -> bool {
+        self.parts.as_mut().is_none_or(Profile::step)
+    }
+
+    /// The parts of the query, of which the first is the whole.
+    pub fn take_parts(&mut self) -> Vec<Part> {
+        self.parts.take().map(Profile::into_parts).unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
@@ -64,11 +96,45 @@ impl Run {
         let rules = index.index().rules();
         let reader = searching.loaded_key().map(|key| SortReader::new(&rules.definition.fields[key.field]));
         let phase = Phase::Searching(Box::new(searching), reader);
-        Ok(Run { index, request, phase, results: Results::default() })
+        Ok(Run { index, request, phase, results: Results::default(), profiled: None })
+    }
+
+    /// Has the run tell of itself. With `limited` the names of a pattern are only counted.
+    pub fn profile(&mut self, limited: bool) {
+        self.profiled = Some(Profiled {
+            limited,
+            parts: None,
+            processors: Vec::new(),
+            searching: Duration::ZERO,
+            loading: Duration::ZERO,
+        });
+    }
+
+    /// What a run that has come to its end tells of itself.
+    pub fn take_profiled(&mut self) -> Option<Profiled> {
+        self.profiled.take()
+    }
+
+    /// As [`Run::step`], with the time taken.
+    fn measured_step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        let (began, is_loading) = (monotonic(), matches!(self.phase, Phase::Loading { .. }));
+        let is_done = self.plain_step(access, now_ms);
+        if let Some(profiled) = &mut self.profiled {
+            let time = if is_loading { &mut profiled.loading } else { &mut profiled.searching };
+            *time += began.elapsed();
+        }
+        is_done
     }
 
     /// A step; whether the run has come to its end. After [`Access::gave_up`] nothing of the run is of use.
     pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        match self.profiled {
+            None => self.plain_step(access, now_ms),
+            Some(_) => self.measured_step(access, now_ms),
+        }
+    }
+
+    fn plain_step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
         match &mut self.phase {
             Phase::Searching(searching, reader) => {
                 let is_done = searching.step();
@@ -106,7 +172,14 @@ impl Run {
     fn begin_loading(&mut self) {
         let loading = Phase::Loading { hits: Vec::new().into_iter(), loader: None };
         let Phase::Searching(searching, _) = std::mem::replace(&mut self.phase, loading) else { return };
+        if let Some(profiled) = &mut self.profiled {
+            profiled.parts = Some(searching.profile(profiled.limited, profiled.searching));
+        }
+        let processors = self.profiled.is_some().then(|| searching.processors());
         let found = searching.into_found();
+        if let (Some(profiled), Some(processors)) = (&mut self.profiled, processors) {
+            profiled.processors = counted(&self.request, processors, &found);
+        }
         let rules = self.index.index().rules();
         let loader = (!self.request.no_content)
             .then(|| Loader::new(&rules.definition, &self.request, found.distance_field.as_deref()));
@@ -123,6 +196,21 @@ impl Run {
     pub fn into_results(self) -> Results {
         self.results
     }
+}
+
+/// The steps from the index to the results, each with the number of documents that it has handed on.
+fn counted(request: &Search, processors: Vec<&'static str>, found: &Found) -> Vec<(&'static str, usize)> {
+    if request.count_only {
+        // The number of documents is the one row.
+        return vec![("Index", found.total), ("Counter", 1)];
+    }
+    let rows = found.hits.len();
+    let before = processors.into_iter().map(|name| match name {
+        "Sorter" => (name, rows),
+        _ => (name, found.total),
+    });
+    let after = [(!request.no_content, "Loader"), (request.returned.is_highlighted(), "Highlighter")];
+    before.chain(after.into_iter().filter(|one| one.0).map(|one| (one.1, rows))).collect()
 }
 
 #[cfg(test)]

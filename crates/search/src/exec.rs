@@ -24,4 +24,5 @@ pub use plan::{Children, Expansion, Order, Plan};
 pub use planner::{Bounds, Planned, Planner, ShapeQuery};
 pub use prepared::Prepared;
 pub use run::Run;
+pub use run::profile;
 pub use score::{Explanation, Scorer, Scoring};

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Error;
+use crate::exec::profile::Profile;
 use crate::exec::{
     Best, Bounds, Evaluation, Hit, KeyFilter, Plan, Planned, Planner, Ranking, Scorer, Scores,
 };
@@ -136,6 +138,23 @@ impl Searching {
     pub fn offer(&mut self, mut hit: Hit, value: Sortable) {
         hit.sortable = Some(value);
         self.best.offer(hit);
+    }
+
+    /// The parts of a search that has come to its end, whose evaluation took `time`.
+    pub fn profile(&self, limited: bool, time: Duration) -> Profile {
+        self.evaluation.profile(limited, time, self.best.total() as u64)
+    }
+
+    /// RediSearch's names for the steps from the index to the order of the results.
+    pub fn processors(&self) -> Vec<&'static str> {
+        let processors = [
+            (true, "Index"),
+            (self.distance_field.is_some(), "Metrics Applier"),
+            (self.evaluation.has_scores(), "Scorer"),
+            (self.loaded.is_some(), "Loader"),
+            (true, "Sorter"),
+        ];
+        processors.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name).collect()
     }
 
     /// The results, once the search has come to its end.

@@ -4,12 +4,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::expand::Walk;
 use super::plan::Plan;
 use super::planner::{Planned, ShapeQuery};
 use super::prepared::Prepared;
 use super::run::Run;
+use super::run::profile::Profile;
 use super::score::{Notes, Scorer, Scoring};
 use super::shapes::ShapeSearch;
 use crate::Error;
@@ -157,6 +159,23 @@ impl Evaluation {
     #[must_use]
     pub fn among_keys(self, key_filter: Option<KeyFilter>) -> Evaluation {
         Evaluation { key_filter, ..self }
+    }
+
+    /// The parts of an evaluation that has ended, which took `time` and found `found` documents.
+    pub fn profile(&self, limited: bool, time: Duration, found: u64) -> Profile {
+        let nearest = self.nearest.is_some().then_some((time, found));
+        Profile::new(
+            Arc::clone(&self.index),
+            Arc::clone(&self.plan),
+            Arc::clone(&self.prepared),
+            nearest,
+            limited,
+        )
+    }
+
+    /// Whether scores are made.
+    pub fn has_scores(&self) -> bool {
+        self.scores.is_some()
     }
 
     /// Whether the evaluation has ended.

@@ -1,5 +1,7 @@
 //! A plan bound to a partition: the documents that it finds, a window at a time.
 
+pub mod profile;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

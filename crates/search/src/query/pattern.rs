@@ -43,6 +43,27 @@ impl TermPattern {
         }
     }
 
+    /// The pattern's kind and text, as FT.PROFILE shows it.
+    pub fn text(&self) -> Vec<u8> {
+        let (kind, text) = match self {
+            TermPattern::Affix(affix) => match affix.side {
+                Side::Prefix => ("PREFIX", affix.text.to_vec()),
+                Side::Suffix => ("SUFFIX", affix.text.to_vec()),
+                Side::Infix => ("INFIX", affix.text.to_vec()),
+            },
+            TermPattern::Wildcard(wildcard) => {
+                let parts = wildcard.parts.iter().map(|part| match part {
+                    Part::Any => 0x2a,
+                    Part::One => 0x3f,
+                    Part::Character(character) => *character,
+                });
+                ("WILDCARD", encoded(parts))
+            }
+            TermPattern::Fuzzy(fuzzy) => ("FUZZY", encoded(fuzzy.text.iter().copied())),
+        };
+        [kind.as_bytes(), b" - ", &text].concat()
+    }
+
     /// Tests the next name of the walk.
     pub fn step(&mut self, name: &[u8]) -> Step {
         let matches = match self {
@@ -52,6 +73,13 @@ impl TermPattern {
         };
         if matches { Step::Match } else { Step::Pass }
     }
+}
+
+/// The text of characters; those that are none show as one that replaces them.
+fn encoded(characters: impl Iterator<Item = u32>) -> Vec<u8> {
+    let text: String =
+        characters.map(|one| char::from_u32(one).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    text.into_bytes()
 }
 
 /// The least name behind all that begin with `prefix`, into `name`. Returns whether it exists.

@@ -131,6 +131,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     search::info::COMMANDS,
     search::spelling::COMMANDS,
     search::synonyms::COMMANDS,
+    search::profile::COMMANDS,
     search::tags::COMMANDS,
     search::hybrid::COMMANDS,
     server::COMMANDS,

@@ -13,7 +13,8 @@ use super::job::TIMED_OUT;
 /// Writes the results of FT.SEARCH.
 pub fn write(request: &Search, results: &Results, reply: &mut Reply) {
     if reply.is_resp3() {
-        write_map(request, results, reply);
+        reply.map(5);
+        write_pairs(request, results, reply);
     } else {
         let extra = [request.with_scores, request.with_payloads, request.with_sort_keys, !request.no_content];
         let replies = 1 + extra.into_iter().filter(|is_wanted| *is_wanted).count();
@@ -46,8 +47,14 @@ fn write_row(request: &Search, row: &Row, reply: &mut Reply) {
     }
 }
 
-fn write_map(request: &Search, results: &Results, reply: &mut Reply) {
-    reply.map(5);
+/// As [`write`] in RESP3, with a further pair that `more` writes.
+pub fn write_with(request: &Search, results: &Results, reply: &mut Reply, more: impl FnOnce(&mut Reply)) {
+    reply.map(6);
+    write_pairs(request, results, reply);
+    more(reply);
+}
+
+fn write_pairs(request: &Search, results: &Results, reply: &mut Reply) {
     reply.simple("attributes");
     reply.array(0);
     reply.simple("total_results");

@@ -1,13 +1,15 @@
 //! FT.SEARCH.
 
+use std::sync::Arc;
+
 use martlet_command::{Acl, Error, Flags, Outcome, command};
-use martlet_indexes::{Access, Run};
+use martlet_indexes::{Access, KeyIndex, Run};
 use martlet_protocol::reply::Reply;
 use martlet_search::request::Search;
 
 use super::{GROUP, context, limits, readable_index, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
-use crate::search::job::{self, Job};
+use crate::search::job::{self, Job, TimeLimit};
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&SEARCH];
@@ -31,15 +33,43 @@ static SEARCH: ServerCommand = command("ft.search", -3, search as ServerHandler)
 
 fn search(call: &mut Call<'_>) -> Outcome {
     let words: Vec<&[u8]> = call.args.iter().collect();
-    let index = readable_index(call, words[1])?;
-    let text = |error: martlet_search::Error| Error::Text(error.to_string());
-    let request = Search::parse(&words[2..], &limits(call)).map_err(text)?;
-    let name = String::from_utf8_lossy(words[1]);
+    let (index, request) = parse(call, words[1], &words[2..])?;
+    let (run, limit) = plan(call, index, request)?;
+    job::run(call, run, limit)
+}
+
+/// The index of a name, and the request of the words from the query on.
+///
+/// # Errors
+/// RediSearch's, for the words and for an index that is not there.
+pub(super) fn parse(
+    call: &mut Call<'_>,
+    name: &[u8],
+    words: &[&[u8]],
+) -> Result<(Arc<KeyIndex>, Search), Error> {
+    let index = readable_index(call, name)?;
+    let request = Search::parse(words, &limits(call)).map_err(error)?;
+    let name = String::from_utf8_lossy(name);
     let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
     index.count_dialect(request.query.dialect);
-    let run = Run::new(index, request, context(call)).map_err(text)?;
-    let limit = time_limit(call, run.request().query.timeout_ms);
-    job::run(call, run, limit)
+    Ok((index, request))
+}
+
+/// The run of a request, and its time limit.
+///
+/// # Errors
+/// RediSearch's, for the query.
+pub(super) fn plan(
+    call: &Call<'_>,
+    index: Arc<KeyIndex>,
+    request: Search,
+) -> Result<(Run, TimeLimit), Error> {
+    let limit = time_limit(call, request.query.timeout_ms);
+    Ok((Run::new(index, request, context(call)).map_err(error)?, limit))
+}
+
+fn error(error: martlet_search::Error) -> Error {
+    Error::Text(error.to_string())
 }
 
 impl Job for Run {

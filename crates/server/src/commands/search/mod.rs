@@ -8,6 +8,7 @@ pub mod explain;
 pub mod find;
 pub mod hybrid;
 pub mod info;
+pub mod profile;
 pub mod spelling;
 pub mod synonyms;
 pub mod tags;

@@ -1,0 +1,241 @@
+//! FT.PROFILE: a search, and then what each part of its query finds by itself.
+
+use std::time::{Duration, Instant};
+
+use martlet_base::clock::monotonic;
+use martlet_command::{Acl, Error, Flags, Outcome, command};
+use martlet_indexes::{Access, Profiled, Run};
+use martlet_protocol::reply::Reply;
+use martlet_search::exec::profile::{Part, Parts};
+
+use super::{GROUP, find, text_line};
+use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::search::job::{self, Job, TIMED_OUT};
+use crate::search::reply;
+
+/// The commands.
+pub static COMMANDS: &[&ServerCommand] = &[&PROFILE];
+
+static PROFILE: ServerCommand = command("ft.profile", -5, profile as ServerHandler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::READ.with(Acl::SEARCH))
+    .syntax("index querytype(SEARCH|AGGREGATE) ?LIMITED queryword=QUERY query")
+    .doc(
+        GROUP,
+        "2.2.0",
+        "O(N)",
+        "Performs a `FT.SEARCH` or `FT.AGGREGATE` command and collects performance information",
+    );
+
+fn profile(call: &mut Call<'_>) -> Outcome {
+    let (began, words) = (monotonic(), call.args.iter().collect::<Vec<&[u8]>>());
+    let is = |at: usize, word: &str| {
+        words.get(at).is_some_and(|given: &&[u8]| given.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    match (is(2, "SEARCH"), is(2, "AGGREGATE")) {
+        (true, _) => {}
+        (_, true) => return Err(Error::Fixed("ERR FT.PROFILE of AGGREGATE is not supported")),
+        _ => return Err(Error::Fixed("No `SEARCH` or `AGGREGATE` provided")),
+    }
+    let limited = is(3, "LIMITED");
+    let at = if limited { 4 } else { 3 };
+    if !is(at, "QUERY") {
+        return Err(Error::Fixed("The QUERY keyword is expected"));
+    }
+    let (index, request) = find::parse(call, words[1], &words[at + 1..])?;
+    let parsing = began.elapsed();
+    let (mut run, limit) = find::plan(call, index, request)?;
+    let planning = began.elapsed().saturating_sub(parsing);
+    run.profile(limited);
+    let shows_clock = call.worker.config().search.print_profile_clock;
+    let (total, is_late) = (Duration::ZERO, false);
+    job::run(
+        call,
+        Profiling { run, profiled: None, began, parsing, planning, total, is_late, shows_clock },
+        limit,
+    )
+}
+
+/// A search that tells of itself.
+struct Profiling {
+    run: Run,
+    /// There once the search is over.
+    profiled: Option<Profiled>,
+    began: Instant,
+    /// The time in which the arguments were read.
+    parsing: Duration,
+    /// The time in which the query became a plan.
+    planning: Duration,
+    /// The time of the whole search.
+    total: Duration,
+    /// The time limit is reached: parts of the query that are left are not looked at.
+    is_late: bool,
+    shows_clock: bool,
+}
+
+impl Job for Profiling {
+    fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        if let Some(profiled) = &mut self.profiled {
+            return self.is_late || profiled.step();
+        }
+        if self.run.step(access, now_ms) {
+            self.total = self.began.elapsed();
+            self.profiled = self.run.take_profiled();
+        }
+        false
+    }
+
+    fn end_early(&mut self) {
+        self.run.end_early();
+        self.is_late = self.profiled.is_some();
+    }
+
+    fn finish(self, reply: &mut Reply) {
+        let request = self.run.request().clone();
+        let results = self.run.into_results();
+        let Some(mut profiled) = self.profiled else { return reply.error("ERR there is no profile") };
+        let shown = Shown {
+            parts: profiled.take_parts(),
+            profiled: &profiled,
+            times: [
+                ("Total profile time", self.total),
+                ("Parsing time", self.parsing),
+                ("Pipeline creation time", self.planning),
+            ],
+            is_partial: results.is_partial,
+            shows_clock: self.shows_clock,
+        };
+        if reply.is_resp3() {
+            reply::write_with(&request, &results, reply, |reply| shown.write_map(reply));
+        } else {
+            reply.array(2);
+            reply::write(&request, &results, reply);
+            shown.write_list(reply);
+        }
+    }
+}
+
+/// What is written of a profile.
+struct Shown<'a> {
+    parts: Vec<Part>,
+    profiled: &'a Profiled,
+    times: [(&'static str, Duration); 3],
+    is_partial: bool,
+    shows_clock: bool,
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+impl Shown<'_> {
+    /// As a value in the map of RESP3.
+    fn write_map(&self, reply: &mut Reply) {
+        reply.simple("profile");
+        reply.map(if self.shows_clock { 6 } else { 3 });
+        if self.shows_clock {
+            for (name, time) in self.times {
+                reply.simple(name);
+                reply.double(milliseconds(time));
+            }
+        }
+        reply.simple("Warning");
+        reply.simple(if self.is_partial { TIMED_OUT } else { "None" });
+        reply.simple("Iterators profile");
+        reply.array(1);
+        self.part(0, reply);
+        reply.simple("Result processors profile");
+        reply.array(self.profiled.processors.len());
+        self.processors(reply);
+    }
+
+    /// As a list of lists that begin with their names.
+    fn write_list(&self, reply: &mut Reply) {
+        reply.array(self.times.len() + 3);
+        for (name, time) in self.times {
+            reply.array(if self.shows_clock { 2 } else { 1 });
+            reply.simple(name);
+            if self.shows_clock {
+                reply.double(milliseconds(time));
+            }
+        }
+        reply.array(if self.is_partial { 2 } else { 1 });
+        reply.simple("Warning");
+        if self.is_partial {
+            reply.simple(TIMED_OUT);
+        }
+        reply.array(2);
+        reply.simple("Iterators profile");
+        self.part(0, reply);
+        reply.array(1 + self.profiled.processors.len());
+        reply.simple("Result processors profile");
+        self.processors(reply);
+    }
+
+    /// A part of the query with its parts. In RESP2 these follow their name without a list around them.
+    fn part(&self, at: usize, reply: &mut Reply) {
+        let Some(part) = self.parts.get(at) else { return reply.map(0) };
+        let pairs = [part.detail.is_some(), self.shows_clock, part.size.is_some(), part.parts != Parts::None];
+        let pairs = 2 + pairs.into_iter().filter(|is_there| *is_there).count();
+        match &part.parts {
+            Parts::Several(parts) if !reply.is_resp3() => reply.array(2 * pairs - 1 + parts.len()),
+            _ => reply.map(pairs),
+        }
+        reply.simple("Type");
+        reply.simple(part.kind);
+        if let Some((name, value)) = &part.detail {
+            reply.simple(name);
+            text_line(reply, value);
+        }
+        if self.shows_clock {
+            reply.simple("Time");
+            reply.double(milliseconds(part.time));
+        }
+        reply.simple("Counter");
+        reply.unsigned(part.counter);
+        match &part.parts {
+            Parts::None => {}
+            Parts::One(only) => {
+                reply.simple("Child iterator");
+                self.part(*only, reply);
+            }
+            Parts::Several(parts) => {
+                reply.simple("Child iterators");
+                if reply.is_resp3() {
+                    reply.array(parts.len());
+                }
+                parts.iter().for_each(|part| self.part(*part, reply));
+            }
+            Parts::Many(count) => {
+                reply.simple("Child iterators");
+                reply.simple(&format!("The number of iterators in the union is {count}"));
+            }
+        }
+        if let Some(size) = part.size {
+            reply.simple("Size");
+            reply.unsigned(size);
+        }
+    }
+
+    /// The steps to the results. Scores are made, and the best are kept, within the time of the first.
+    fn processors(&self, reply: &mut Reply) {
+        let last = self.profiled.processors.len().saturating_sub(1);
+        for (at, (name, counter)) in self.profiled.processors.iter().enumerate() {
+            let time = match at {
+                0 => Some(self.profiled.searching),
+                _ if at == last && *name != "Sorter" => Some(self.profiled.loading),
+                _ => None,
+            };
+            let time = time.filter(|_| self.shows_clock);
+            reply.map(if time.is_some() { 3 } else { 2 });
+            reply.simple("Type");
+            reply.simple(name);
+            if let Some(time) = time {
+                reply.simple("Time");
+                reply.double(milliseconds(time));
+            }
+            reply.simple("Counter");
+            reply.count(*counter);
+        }
+    }
+}
