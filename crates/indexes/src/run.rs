@@ -32,7 +32,7 @@ pub struct Run {
     profiled: Option<Profiled>,
 }
 
-/// What a run tells of itself (FT.PROFILE).
+/// The measurements of a run (FT.PROFILE).
 #[derive(Debug)]
 pub struct Profiled {
     /// LIMITED: the names of a pattern are only counted.
@@ -99,7 +99,8 @@ impl Run {
         Ok(Run { index, request, phase, results: Results::default(), profiled: None })
     }
 
-    /// Has the run tell of itself. With `limited` the names of a pattern are only counted.
+    /// Measures the run from now on. With `limited` the profile shows the number of a pattern's names, not
+    /// the names.
     pub fn profile(&mut self, limited: bool) {
         self.profiled = Some(Profiled {
             limited,
@@ -110,7 +111,7 @@ impl Run {
         });
     }
 
-    /// What a run that has come to its end tells of itself.
+    /// The measurements of a finished run.
     pub fn take_profiled(&mut self) -> Option<Profiled> {
         self.profiled.take()
     }

@@ -255,6 +255,11 @@ impl Index {
         Duration::from_nanos(self.indexing_ns.iter().map(|spent| spent.0.load(Ordering::Relaxed)).sum())
     }
 
+    /// Bytes that collections have freed.
+    pub fn collected_bytes(&self) -> u64 {
+        self.sum(Partition::collected_bytes)
+    }
+
     /// The collections so far.
     pub fn collections(&self) -> Collections {
         *self.collections.lock().unwrap_or_else(PoisonError::into_inner)

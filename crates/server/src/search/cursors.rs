@@ -111,6 +111,12 @@ impl Cursors {
         before - places.len()
     }
 
+    /// How many cursors there are.
+    pub fn total(&self) -> Counts {
+        let places = lock(&self.0);
+        Counts { idle: places.values().filter(|place| place.cursor.is_some()).count(), total: places.len() }
+    }
+
     /// How many cursors there are: in all, and of an index.
     pub fn counts(&self, index: &KeyIndex) -> (Counts, Counts) {
         let places = lock(&self.0);

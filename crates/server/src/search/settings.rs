@@ -1,4 +1,4 @@
-//! What the `search-*` parameters say to a search.
+//! The `search-*` parameters as limits of a search.
 
 use martlet_search::exec::Bounds;
 use martlet_search::request::Limits;

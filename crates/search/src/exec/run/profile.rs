@@ -18,7 +18,7 @@ use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::whole::Index;
 
-/// The most parts that are looked at; of a node with parts beyond, only their number is told.
+/// The most parts of a profile. A node with further parts shows only their number.
 const ITERATORS_MAX: usize = 4096;
 
 /// A part of the query.
@@ -47,7 +47,7 @@ pub enum Parts {
     One(usize),
     /// It has several.
     Several(Vec<usize>),
-    /// It has so many that only their number is told.
+    /// Too many for a profile: their number.
     Many(usize),
 }
 
@@ -84,8 +84,9 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The parts of a query that has run. `nearest` has the time and the number of results if it was a
-    /// search for the nearest vectors. With `limited` only the number of a pattern's names is told.
+    /// The parts of a finished query. `nearest` has its time and its number of results if the whole query was
+    /// a search for the nearest vectors. With `limited` a pattern shows the number of its names, not the
+    /// names.
     pub(crate) fn new(
         index: Arc<Index>,
         plan: Arc<Plan>,

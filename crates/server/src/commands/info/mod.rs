@@ -2,6 +2,7 @@
 
 mod keysizes;
 mod persistence;
+mod search;
 mod sections;
 mod traffic;
 
@@ -33,6 +34,8 @@ enum Shown {
     WithHotKeys,
     /// By INFO ALL.
     All,
+    /// By INFO EVERYTHING, INFO MODULES and INFO SEARCH.
+    Search,
     /// Not at all.
     Named,
 }
@@ -64,6 +67,11 @@ const SECTIONS: &[Section] = &[
     Section { name: "keysizes", shown: Shown::Plain, write: keysizes::keysizes },
     Section { name: "debug", shown: Shown::Named, write: traffic::debug },
 ];
+
+/// All sections, in the order in which they are shown.
+fn sections() -> impl Iterator<Item = &'static Section> + Clone {
+    SECTIONS.iter().chain(search::SECTIONS)
+}
 
 /// INFO's text as it grows.
 #[derive(Default)]
@@ -122,20 +130,23 @@ pub(crate) fn render<'s>(worker: &mut Worker, wanted: impl Iterator<Item = &'s [
                 Shown::Plain => all || default,
                 Shown::WithHotKeys => (all || default) && worker.shared.hotkeys.has_session(),
                 Shown::All => all,
+                Shown::Search => named("everything") || named("modules") || named("search"),
                 Shown::Named => false,
             }
     };
-    let wanted: Vec<&Section> = SECTIONS.iter().filter(is_wanted).collect();
+    let wanted: Vec<&Section> = sections().filter(is_wanted).collect();
     let has_sizes = wanted.iter().any(|section| section.name == "keysizes");
     let mut text = Text { has_sizes, ..Text::default() };
     wanted.iter().for_each(|section| (section.write)(worker, &mut text));
     text.text
 }
 
-/// The names of all sections; those that ask every shard come last.
+/// The names of all sections; those that ask every shard or index come last.
 pub(crate) fn section_names() -> impl Iterator<Item = &'static str> {
-    let asks_shards = |name: &str| matches!(name, "clients" | "memory" | "keyspace" | "keysizes");
-    let names = SECTIONS.iter().map(|section| section.name);
+    let asks_shards = |name: &str| {
+        matches!(name, "clients" | "memory" | "keyspace" | "keysizes") || name.starts_with("search_")
+    };
+    let names = sections().map(|section| section.name);
     names.clone().filter(move |name| !asks_shards(name)).chain(names.filter(move |name| asks_shards(name)))
 }
 

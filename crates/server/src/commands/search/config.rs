@@ -24,11 +24,11 @@ static CONFIG: ServerCommand = command("ft.config", -3, config as ServerHandler)
 enum Kind {
     /// A number between these.
     Number(i64, i64),
-    /// As above, with an error of its own above the greatest.
+    /// A number with a separate error above the greatest.
     Below(i64, i64, &'static str),
-    /// As above, with an error of its own below the smallest that counts from 1.
+    /// A number with a separate error below the least, from 1 on.
     Above(i64, i64, &'static str),
-    /// A limit of results: -1 is none.
+    /// A limit of results; -1 is unlimited.
     Results,
     /// `true` or `false`.
     Truth,
@@ -38,7 +38,7 @@ enum Kind {
     FixedTruth,
     /// Only set at start: a number.
     FixedNumber,
-    /// Only set at start: a text, null where there is none.
+    /// Only set at start: a text; an empty one is null.
     FixedText,
 }
 

@@ -56,7 +56,7 @@ fn profile(call: &mut Call<'_>) -> Outcome {
     )
 }
 
-/// A search that tells of itself.
+/// A search that is measured, and then its parts.
 struct Profiling {
     run: Run,
     /// There once the search is over.
@@ -115,7 +115,7 @@ impl Job for Profiling {
     }
 }
 
-/// What is written of a profile.
+/// A profile on the wire.
 struct Shown<'a> {
     parts: Vec<Part>,
     profiled: &'a Profiled,
