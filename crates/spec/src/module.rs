@@ -26,8 +26,8 @@ pub static TIME_SERIES: Module = Module { name: "timeseries", version: 80_600, o
 pub static VECTOR_SETS: Module =
     Module { name: "vectorset", version: 1, options: "handle-io-errors|handle-repl-async-load" };
 
-/// Search, of which only suggestions are there: clients that see it rely on FT.CREATE.
-pub static SEARCH: Module = Module { name: "search", version: 0, options: "handle-io-errors" };
+/// Search. Libraries ask for 2.6 at least (RedisVL, LangChain).
+pub static SEARCH: Module = Module { name: "search", version: 80_600, options: "handle-io-errors" };
 
 /// What runs scripts, a module in Valkey.
 pub static LUA: Module =
