@@ -246,6 +246,58 @@ fn fill(client: &mut Client, random: &mut Random, count: usize) {
     }
 }
 
+/// Changes dictionaries and synonyms.
+fn change_words(client: &mut Client) {
+    assert_eq!(ask(client, "FT.DICTADD d one two three").integer(), Some(3));
+    assert_eq!(ask(client, "FT.DICTDEL d two four").integer(), Some(1));
+    ask_ok(client, "FT.SYNUPDATE alias g Red crimson");
+    ask_ok(client, "FT.SYNUPDATE i h red scarlet");
+    ask_ok(client, "FT.SYNUPDATE j g SKIPINITIALSCAN green skipinitialscan");
+}
+
+/// The dictionaries and synonyms are those of [`change_words`], and the documents are indexed with them.
+fn assert_has_words(client: &mut Client) {
+    assert_eq!(texts(&ask(client, "FT.DICTDUMP d")), ["one", "three"]);
+    assert!(ask(client, "FT.DICTDUMP own").items().is_none());
+    let dump = ask(client, "FT.SYNDUMP i");
+    let dump = dump.items().unwrap();
+    assert_eq!([0, 2, 4].map(|at| dump[at].text().unwrap()), [b"crimson".as_slice(), b"red", b"scarlet"]);
+    assert_eq!([1, 3, 5].map(|at| texts(&dump[at]).join(" ")), ["g", "g h", "h"]);
+    for (index, synonym, word) in
+        [("i", "crimson", "red"), ("i", "scarlet", "red"), ("j", "skipinitialscan", "green")]
+    {
+        assert_eq!(found(client, index, synonym), found(client, index, word), "{synonym} in {index}");
+        assert!(!found(client, index, word).is_empty());
+    }
+}
+
+#[test]
+fn synonyms_reach_documents_that_were_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--io-threads", "2"]);
+    let mut client = connect(&server);
+    let mut random = Random::seeded(seed());
+    create(&mut client);
+    fill(&mut client, &mut random, 300);
+    let red = found(&mut client, "i", "red");
+    ask_ok(&mut client, "FT.SYNUPDATE i g SKIPINITIALSCAN red crimson");
+    assert!(found(&mut client, "i", "crimson").is_empty());
+    // A document that is written again has them, though its fields are equal.
+    let one = red.first().unwrap();
+    run(&mut client, &format!("HSET|{one}|x|y"));
+    assert_eq!(found(&mut client, "i", "crimson").into_iter().collect::<Vec<_>>(), [one.clone()]);
+    // An update has the keys scanned, though its terms are there.
+    ask_ok(&mut client, "FT.SYNUPDATE i g red");
+    until_scanned(&mut client);
+    assert_eq!(found(&mut client, "i", "crimson"), red);
+    for number in 0..500 {
+        ask_ok(&mut client, &format!("FT.SYNUPDATE i g{number} red w{number}"));
+    }
+    until_scanned(&mut client);
+    assert_eq!(found(&mut client, "i", "w499"), red);
+    assert_consistent(&mut client, "updates of synonyms");
+}
+
 #[test]
 fn files_carry_indexes() {
     let mut random = Random::seeded(seed());
@@ -260,6 +312,7 @@ fn files_carry_indexes() {
         create(&mut client);
         fill(&mut client, &mut random, 300);
         ask_ok(&mut client, "FT.ALIASADD alias i");
+        change_words(&mut client);
         ask_ok(&mut client, "FT.CREATE gone SCHEMA t TEXT");
         ask_ok(&mut client, "FT.DROPINDEX gone");
         let reload = if settings[1] == "yes" { "DEBUG LOADAOF" } else { "DEBUG RELOAD" };
@@ -284,6 +337,7 @@ fn files_carry_indexes() {
         until_scanned(&mut client);
         assert_consistent(&mut client, "a restart");
         assert_eq!(found(&mut client, "alias", "red"), before);
+        assert_has_words(&mut client);
         let mut names = texts(&ask(&mut client, "FT._LIST"));
         names.sort();
         assert_eq!(names, ["i", "j"]);
@@ -300,8 +354,11 @@ fn replicas_have_the_indexes() {
     ask_ok(&mut follower, "FT.CREATE own SCHEMA t TEXT");
     create(&mut client);
     fill(&mut client, &mut random, 200);
-    ask_ok(&mut follower, &format!("REPLICAOF 127.0.0.1 {}", primary.address().port()));
     ask_ok(&mut client, "FT.ALIASADD alias i");
+    change_words(&mut client);
+    assert_eq!(ask(&mut follower, "FT.DICTADD own x").integer(), Some(1));
+    ask_ok(&mut follower, &format!("REPLICAOF 127.0.0.1 {}", primary.address().port()));
+    ask_ok(&mut client, "FT.ALIASADD later j");
     for _ in 0..200 {
         let request = change(&mut random);
         if !request.starts_with("FLUSHDB") {
@@ -315,11 +372,17 @@ fn replicas_have_the_indexes() {
     assert_eq!(names, ["i", "j"]);
     until_scanned(&mut follower);
     assert_consistent(&mut follower, "replication");
+    assert_has_words(&mut follower);
+    ask_ok(&mut client, "FT.SYNUPDATE i later green lawn");
+    assert_eq!(ask(&mut client, "FT.DICTADD late x").integer(), Some(1));
     assert_eq!(found(&mut follower, "alias", "*"), found(&mut client, "i", "*"));
     ask_ok(&mut client, "FT.DROPINDEX i DD");
     run(&mut client, "SET|last|2");
     until("the replica follows", || ask(&mut follower, "GET last").text() == Some(b"2"));
     assert_eq!(texts(&ask(&mut follower, "FT._LIST")), ["j"]);
+    assert_eq!(texts(&ask(&mut follower, "FT.DICTDUMP late")), ["x"]);
+    ask_ok(&mut client, "FLUSHALL");
+    until("the replica follows", || ask(&mut follower, "FT.DICTDUMP late").items().is_none());
     let of_kind = |client: &mut Client| texts(&ask(client, "SCAN 0 COUNT 100000 TYPE hash MATCH d:*"));
     assert_eq!(of_kind(&mut follower), of_kind(&mut client));
 }

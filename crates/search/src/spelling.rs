@@ -20,7 +20,7 @@
 //!
 //! With FULLSCOREINFO (RediSearch has it for its coordinator, and documents it nowhere) a score is the number
 //! of documents, their total stands before the words (`:3`, and `+total_docs :3`), and a word that some
-//! document has is there, too: `*3 +TERM $hello -term exists in index`, in RESP3 the error is its value.
+//! document has is there, too: `*3 +TERM $hello +term exists in index`; its value in RESP3 is an error of the same words.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

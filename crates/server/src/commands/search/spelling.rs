@@ -81,7 +81,7 @@ impl Shape<'_> {
             reply.simple("TERM");
             reply.bulk(word);
             if *is_known {
-                reply.error(KNOWN);
+                reply.simple(KNOWN);
                 continue;
             }
             reply.array(suggestions.len());
