@@ -144,8 +144,13 @@ impl Effects {
 
     /// Records that the server itself has deleted everything.
     pub fn flushed_by_server(&mut self) {
+        self.commanded_by_server(0, &[b"FLUSHALL"]);
+    }
+
+    /// Records a command of the server itself in a database.
+    pub fn commanded_by_server(&mut self, db: usize, command: &[&[u8]]) {
         if self.recording {
-            self.pending.push_loose(0, |out| encode(out, [b"FLUSHALL".as_slice()].into_iter()));
+            self.pending.push_loose(db, |out| encode(out, command.iter().copied()));
         }
     }
 

@@ -27,6 +27,9 @@ pub const INDEXES_MAX: usize = 16_384;
 /// The most aliases of a server.
 const ALIASES_MAX: usize = 4 * INDEXES_MAX;
 
+/// The most temporary indexes that end together.
+const OVERDUE_MAX: usize = 16;
+
 /// What readers see.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
@@ -34,6 +37,7 @@ pub(crate) struct Published {
     /// The index of each alias.
     aliases: BTreeMap<Box<[u8]>, Box<[u8]>>,
     pub(crate) prefixes: Prefixes,
+    has_temporary: bool,
 }
 
 /// An alias and the name of its index.
@@ -248,6 +252,17 @@ impl Catalogue {
         result
     }
 
+    /// Some of the temporary indexes that were not used for as long as they stay, as
+    /// [`KeyIndex::is_overdue`].
+    pub fn overdue(&self, now_ms: i64, holds: bool) -> Vec<Arc<KeyIndex>> {
+        let published = self.published();
+        if !published.has_temporary {
+            return Vec::new();
+        }
+        let overdue = published.by_name.values().filter(|index| index.is_overdue(now_ms, holds));
+        overdue.take(OVERDUE_MAX).cloned().collect()
+    }
+
     /// Drops all indexes and dictionaries.
     pub fn clear(&self) {
         let _turn = lock(&self.turn);
@@ -282,6 +297,7 @@ impl Catalogue {
     /// to the published indexes.
     fn publish<'a>(&self, mut published: Published, scans: impl IntoIterator<Item = &'a Arc<KeyIndex>>) {
         published.prefixes = Prefixes::of(published.by_name.values());
+        published.has_temporary = published.by_name.values().any(|index| index.is_temporary());
         let before = self.published.swap(Arc::new(published));
         self.follow(&self.published());
         // An index takes long to free, and a thread may hold shards here.
@@ -330,6 +346,7 @@ impl Published {
             by_name: self.by_name.clone(),
             aliases: self.aliases.clone(),
             prefixes: Prefixes::default(),
+            has_temporary: false,
         }
     }
 

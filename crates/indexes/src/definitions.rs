@@ -1,8 +1,8 @@
 //! The commands that change which indexes there are; and those that make the present ones, for files.
 //!
 //! What is made by [`Catalogue::commands`] is equal to what was there: FT.ALTER's fields are among
-//! FT.CREATE's. Dictionaries and synonyms are there, too; documents that SKIPINITIALSCAN has left as they were
-//! are indexed with all synonyms.
+//! FT.CREATE's. Dictionaries and synonyms are there, too; documents that SKIPINITIALSCAN has left as they
+//! were are indexed with all synonyms.
 
 use std::sync::Arc;
 

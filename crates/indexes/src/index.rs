@@ -1,7 +1,7 @@
 //! One index over keys: its structures, and how a key's value is read for it.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use martlet_base::clock::monotonic;
@@ -33,6 +33,8 @@ pub struct KeyIndex {
     /// A collection is ordered, or under way.
     is_collected: AtomicBool,
     usage: Arc<Usage>,
+    /// TEMPORARY: how long it stays without use, milliseconds.
+    idle_max_ms: Option<i64>,
 }
 
 /// How an index was used.
@@ -41,6 +43,10 @@ struct Usage {
     uses: AtomicU64,
     /// By dialect, from 1, whether a query was in it.
     dialects: [AtomicBool; DIALECTS],
+    /// Of a temporary index: it was not used since the last look.
+    is_idle: AtomicBool,
+    /// Of a temporary index: the time of the last look at which it had been used, Unix milliseconds.
+    used_ms: AtomicI64,
 }
 
 /// How many dialects the query language has.
@@ -98,6 +104,7 @@ impl KeyIndex {
             }
         };
         let (name, prefixes) = (definition.name.clone(), PrefixSet::of(&definition.prefixes));
+        let idle_max_ms = definition.options.temporary.map(|seconds| (seconds * 1000.0) as i64);
         Ok(KeyIndex {
             name,
             prefixes,
@@ -107,12 +114,38 @@ impl KeyIndex {
             scan: Mutex::default(),
             is_collected: AtomicBool::default(),
             usage,
+            idle_max_ms,
         })
     }
 
     /// Counts a command that has asked for the index by its name or alias.
     pub fn count_use(&self) {
         self.usage.uses.fetch_add(1, Ordering::Relaxed);
+        self.note_use();
+    }
+
+    /// Begins a temporary index's time anew.
+    fn note_use(&self) {
+        if self.is_temporary() && self.usage.is_idle.load(Ordering::Relaxed) {
+            self.usage.is_idle.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the index is dropped once it was not used for some time.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.idle_max_ms.is_some()
+    }
+
+    /// Whether an index is temporary, and was not used for as long as it stays. To be asked again and again;
+    /// `now_ms` is the time, Unix milliseconds. While `holds` its time does not pass.
+    pub fn is_overdue(&self, now_ms: i64, holds: bool) -> bool {
+        let (Some(idle_max_ms), usage) = (self.idle_max_ms, &*self.usage) else { return false };
+        let was_used = !usage.is_idle.swap(true, Ordering::Relaxed);
+        // The clock may have been set back.
+        if was_used || holds || usage.used_ms.load(Ordering::Relaxed) > now_ms {
+            usage.used_ms.store(now_ms, Ordering::Relaxed);
+        }
+        !holds && now_ms.saturating_sub(usage.used_ms.load(Ordering::Relaxed)) >= idle_max_ms
     }
 
     /// How many commands have asked for the index.
@@ -187,7 +220,9 @@ impl KeyIndex {
             self.index.spent(key.hash, began.elapsed());
             is_document
         });
-        if !is_document {
+        if is_document {
+            self.note_use();
+        } else {
             self.index.remove(key.hash, key.bytes);
         }
     }

@@ -449,3 +449,33 @@ fn scans_beside_writers_and_a_killed_process_lose_nothing() {
         });
     }
 }
+
+#[test]
+fn temporary_indexes_end_with_their_documents() {
+    let (primary_directory, replica_directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = ["--appendonly", "yes", "--repl-diskless-sync-delay", "0"];
+    let primary = start(primary_directory.path(), &settings);
+    let replica = start(replica_directory.path(), &[]);
+    let (mut client, mut follower) = (connect(&primary), connect(&replica));
+    ask_ok(&mut client, "FT.CREATE i PREFIX 1 d: SCHEMA t TEXT");
+    ask_ok(&mut follower, &format!("REPLICAOF 127.0.0.1 {}", primary.address().port()));
+    ask_ok(&mut client, "FT.CREATE used TEMPORARY 3600 PREFIX 1 d: SCHEMA t TEXT");
+    for number in 0..10 {
+        run(&mut client, &format!("HSET|d:{number}|t|red"));
+        run(&mut client, &format!("HSET|e:{number}|t|red"));
+    }
+    ask_ok(&mut client, "FT.CREATE gone TEMPORARY 1 PREFIX 1 d: SCHEMA t TEXT");
+    until("the index is dropped", || texts(&ask(&mut client, "FT._LIST")).len() == 2);
+    assert_eq!(ask(&mut client, "DBSIZE").integer(), Some(10));
+    assert!(found(&mut client, "i", "red").is_empty() && found(&mut client, "used", "red").is_empty());
+    run(&mut client, "SET|last|1");
+    until("the replica follows", || ask(&mut follower, "GET last").text() == Some(b"1"));
+    let mut names = texts(&ask(&mut follower, "FT._LIST"));
+    names.sort();
+    assert_eq!(names, ["i", "used"]);
+    assert_eq!(ask(&mut follower, "DBSIZE").integer(), Some(11));
+    ask_ok(&mut client, "DEBUG LOADAOF");
+    let mut names = texts(&ask(&mut client, "FT._LIST"));
+    names.sort();
+    assert_eq!((names, ask(&mut client, "DBSIZE").integer()), (vec!["i".into(), "used".into()], Some(11)));
+}

@@ -129,8 +129,8 @@ impl Dictionaries {
         deleted
     }
 
-    /// The dictionary that FT.DICTDUMP asks for; the reply is [`Dictionary::terms`] (RESP2: an array, RESP3: a
-    /// set of bulk strings).
+    /// The dictionary that FT.DICTDUMP asks for; the reply is [`Dictionary::terms`] (RESP2: an array, RESP3:
+    /// a set of bulk strings).
     ///
     /// # Errors
     /// There is no such dictionary.

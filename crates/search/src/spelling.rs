@@ -20,7 +20,8 @@
 //!
 //! With FULLSCOREINFO (RediSearch has it for its coordinator, and documents it nowhere) a score is the number
 //! of documents, their total stands before the words (`:3`, and `+total_docs :3`), and a word that some
-//! document has is there, too: `*3 +TERM $hello +term exists in index`; its value in RESP3 is an error of the same words.
+//! document has is there, too: `*3 +TERM $hello +term exists in index`; its value in RESP3 is an error of the
+//! same words.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -160,8 +161,8 @@ impl Found {
     }
 
     /// Joins the results of other documents for the same request: words that both miss are missed, those that
-    /// one knows are known, and the numbers of documents are added. A dictionary's term that one part has in other fields only is
-    /// suggested if another part lacks it.
+    /// one knows are known, and the numbers of documents are added. A dictionary's term that one part has in
+    /// other fields only is suggested if another part lacks it.
     pub fn merge(&mut self, mut other: Found) {
         self.documents += other.documents;
         self.words.retain_mut(|mine| {

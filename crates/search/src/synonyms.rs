@@ -115,7 +115,8 @@ impl Synonyms {
         Ok(())
     }
 
-    /// Updates that make the same of no synonyms: groups, each with terms. A term's groups are in their order.
+    /// Updates that make the same of no synonyms: groups, each with terms. A term's groups are in their
+    /// order.
     pub fn updates(&self) -> Vec<(&[u8], Vec<&[u8]>)> {
         // A term joins its first group in the first round, its second one in the second.
         let mut rounds: BTreeMap<(usize, &[u8]), Vec<&[u8]>> = BTreeMap::new();

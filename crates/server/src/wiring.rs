@@ -48,5 +48,6 @@ fn every_100_ms(worker: &mut Worker, is_second_over: bool) {
         worker.limit_tracking();
         worker.end_broadcasting();
         worker.expire_own_keys();
+        worker.end_temporary_indexes();
     }
 }

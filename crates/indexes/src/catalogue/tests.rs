@@ -291,3 +291,33 @@ fn gone_documents_leave_nothing() {
     let found = found(&index, "hello");
     assert!(found.len() == DOCUMENTS / 100 && found.contains("d:19900"));
 }
+
+#[test]
+fn temporary_indexes_end_without_use() {
+    let (engine, catalogue) = followed(1);
+    let mut keys = Keys::new(engine, 0, Random::seeded(1));
+    for (name, option) in [("a", " TEMPORARY 10"), ("b", " TEMPORARY 0"), ("c", ""), ("d", " TEMPORARY -1")] {
+        let text = format!("{name}{option} PREFIX 1 {name}: SCHEMA t TEXT");
+        catalogue.create(definition(&text)).unwrap();
+    }
+    scan_all(catalogue, &mut keys, 0);
+    let overdue = |now_ms: i64, holds: bool| {
+        let overdue = catalogue.overdue(now_ms, holds);
+        overdue.iter().map(|index| String::from_utf8_lossy(index.name()).into_owned()).collect::<String>()
+    };
+    assert_eq!(overdue(1_000, false), "b");
+    catalogue.drop_index(b"b").unwrap();
+    assert_eq!((overdue(10_999, false), overdue(11_000, false)), (String::new(), "a".into()));
+    // Each use begins the time anew: a search, a document, an alteration.
+    catalogue.find(b"a").unwrap().count_use();
+    assert_eq!((overdue(20_000, false), overdue(29_999, false)), (String::new(), String::new()));
+    with_key(&mut keys, 0, "a:1", |keys, key| set_field(keys, key, "t", "x"));
+    assert_eq!((overdue(30_000, false), overdue(39_999, false)), (String::new(), String::new()));
+    with_key(&mut keys, 0, "c:1", |keys, key| set_field(keys, key, "t", "x"));
+    assert_eq!(overdue(40_000, false), "a");
+    let alteration: Vec<&[u8]> = b"FT.ALTER a SCHEMA ADD n NUMERIC".split(|byte| *byte == b' ').collect();
+    assert!(catalogue.change(&alteration, 1 << 30).is_ok() && overdue(40_000, false).is_empty());
+    // A replica's time does not pass, nor does that of a clock that is set back count.
+    assert_eq!((overdue(60_000, true), overdue(69_999, false)), (String::new(), String::new()));
+    assert_eq!((overdue(5_000, false), overdue(15_000, false)), (String::new(), "a".into()));
+}

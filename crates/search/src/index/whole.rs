@@ -136,10 +136,10 @@ impl Index {
     pub fn add_synonyms(&self, group: &[u8], terms: &[&[u8]]) -> Result<bool, Error> {
         let hold = || self.rules.write().unwrap_or_else(PoisonError::into_inner);
         // Rules that no thread holds are changed in their place, in a time that the terms alone give.
-        if let Some(rules) = Arc::get_mut(&mut hold()) {
-            if let Some(synonyms) = Arc::get_mut(&mut rules.synonyms) {
-                return synonyms.add(group, terms);
-            }
+        if let Some(rules) = Arc::get_mut(&mut hold())
+            && let Some(synonyms) = Arc::get_mut(&mut rules.synonyms)
+        {
+            return synonyms.add(group, terms);
         }
         loop {
             // The copy is made without the lock, for which readers of the rules would wait.

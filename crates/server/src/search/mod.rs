@@ -6,6 +6,7 @@ pub mod job;
 pub mod reply;
 pub mod rows;
 pub mod settings;
+pub mod temporary;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,12 +1,11 @@
 //! FT.CREATE and its kin: which indexes there are.
 
 use martlet_command::{Acl, Control, Error, Flags, Outcome, command};
-use martlet_engine::{EventClass, Keys};
-use martlet_indexes::{Changed, KeyIndex};
-use martlet_keyspace::Key;
+use martlet_indexes::Changed;
 
 use super::{CHANGES, DENIED, GROUP, changed, may_use, recorded};
 use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::search::temporary::delete_documents;
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[
@@ -128,7 +127,9 @@ fn change(call: &mut Call<'_>) -> Outcome {
         }
         Changed::Dropped(index) if with_documents => {
             let worker = &mut *call.worker;
-            delete_documents(&mut worker.keys, &index);
+            delete_documents(&mut worker.keys, &index, |keys, key| {
+                keys.effects.replace(0, || [b"DEL".as_slice(), key.bytes]);
+            });
             worker.keys.effects.replace(0, || [words[0], words[1]]);
         }
         Changed::Yes | Changed::Dropped(_) | Changed::Terms(_) => {}
@@ -140,18 +141,4 @@ fn change(call: &mut Call<'_>) -> Outcome {
 
 fn is_drop(call: &Call<'_>) -> bool {
     [DROP_INDEX.spec.name, DROP_INDEX_IFX.spec.name].contains(&call.entry.spec.name)
-}
-
-/// Deletes the documents of an index that has been dropped. All shards are locked.
-fn delete_documents(keys: &mut Keys, index: &KeyIndex) {
-    let index = index.index();
-    for partition in (0..index.partitions()).filter_map(|number| index.partition(number)) {
-        for (_, document) in partition.documents().iter() {
-            let key = Key::new(&document.key);
-            if keys.delete(&key) {
-                keys.changed(&key, EventClass::GENERIC, "del");
-                keys.effects.replace(0, || [b"DEL".as_slice(), key.bytes]);
-            }
-        }
-    }
 }
