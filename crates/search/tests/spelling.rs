@@ -162,7 +162,7 @@ fn many_names_are_looked_at_in_steps() {
     }
     let mut dictionaries = Dictionaries::default();
     let names: Vec<String> = (0..20_000).map(|name| format!("w{name}")).collect();
-    let added = dictionaries.add(b"d", &names.iter().map(String::as_bytes).collect::<Vec<_>>());
+    assert!(dictionaries.add(b"d", &names.iter().map(String::as_bytes).collect::<Vec<_>>()).is_ok());
     let arguments: [&[u8]; 7] = [b"i", b"w7x77y w7", b"DISTANCE", b"4", b"TERMS", b"INCLUDE", b"d"];
     let request = Request::parse(&arguments, 1).expect("a request");
     let mut check = Check::new(Arc::clone(&index), &request, &dictionaries).expect("a check");
