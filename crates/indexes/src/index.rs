@@ -9,10 +9,10 @@ use martlet_base::sync::lock;
 use martlet_keyspace::{Entry, Key};
 use martlet_search::Error;
 use martlet_search::aggregate::expression::Scratch;
-use martlet_search::analysis::{Analysis, Document};
+use martlet_search::analysis::{Analysis, Document, language_of};
 use martlet_search::index::content::Content;
 use martlet_search::index::whole::{Index, Rules};
-use martlet_search::schema::{Definition, Source};
+use martlet_search::schema::{Definition, Language, Source};
 use martlet_types::hash::Hash;
 use martlet_values::Json;
 
@@ -231,6 +231,19 @@ impl KeyIndex {
     pub(crate) fn move_up(&self, name: &[u8], entry: &Entry<'_>, now_ms: i64) -> bool {
         let key = Key::new(name);
         self.with_document(name, entry, now_ms, |content| self.index.move_up(key.hash, content))
+    }
+
+    /// The language of a key's texts.
+    pub(crate) fn language(&self, entry: &Entry<'_>, now_ms: i64) -> Language {
+        let rules = self.index.rules();
+        let definition = &rules.definition;
+        if let Some(hash) = entry.object::<Hash>() {
+            return language_of(definition, &HashDocument { hash, now_ms });
+        }
+        match entry.object::<Json>() {
+            Some(json) => language_of(definition, &JsonDocument { root: json.0.root(), paths: &self.paths }),
+            None => definition.language.unwrap_or_default(),
+        }
     }
 
     /// Calls `with` with a key's document after its analysis; false if the index has no such documents.

@@ -1,7 +1,12 @@
 //! The fields of a result: which there are, in which order, and how they are read from its key.
 //!
 //! As in RediSearch the distance comes first, then the key of SORTBY, then what RETURN names in its order; a
-//! result without RETURN has all of its document behind these.
+//! result without RETURN has behind these the fields that SUMMARIZE and HIGHLIGHT name, then all of its
+//! document, in the order in which the results have brought up fields so far.
+
+mod order;
+
+pub(crate) use order::FieldOrder;
 
 use martlet_base::number::NumberBuffer;
 use martlet_json::path::Path;
@@ -33,6 +38,28 @@ pub enum Loaded {
 
 /// A field of a result with its name.
 pub type NamedValue = (Box<[u8]>, Loaded);
+
+/// What SUMMARIZE and HIGHLIGHT may do with a value.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// A string: it is shortened, and its terms are marked.
+    String,
+    /// JSON's arrays and objects as text: it is shortened.
+    Serialised,
+    /// Numbers, and the values of a path: it stays.
+    Other,
+}
+
+/// A field of a result as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The field's name in the result.
+    pub name: Box<[u8]>,
+    /// Its value.
+    pub value: Loaded,
+    /// What may be done with it.
+    pub nature: Nature,
+}
 
 /// Where a column's values come from.
 #[derive(Debug)]
@@ -83,8 +110,16 @@ impl Loader {
         if let Some(key) = sort_key.filter(|key| is_wanted(&key.name)) {
             loader.add(definition, &key.name, &key.name);
         }
-        if returned.is_explicit {
-            returned.fields.iter().for_each(|field| loader.add(definition, &field.name, &field.path));
+        // Of a hash that is returned whole, fields that have another name in the schema are read for RETURN, for
+        // SORTBY and if they are sortable.
+        let is_read = |name: &[u8]| {
+            let field = definition.fields.iter().find(|field| *field.name == *name);
+            returned.is_explicit
+                || field.is_none_or(|field| field.sortable || field.identifier == field.name)
+                || definition.source == Source::Json
+        };
+        for field in returned.fields.iter().filter(|field| is_read(&field.name)) {
+            loader.add(definition, &field.name, &field.path);
         }
         loader
     }
@@ -113,15 +148,21 @@ impl Loader {
         self.columns.push(Column { name: name.into(), origin });
     }
 
+    /// The order of the fields of results that have all of their documents, which is not that of one document.
+    pub(crate) fn field_order(&self) -> Option<FieldOrder> {
+        let is_of_hashes = self.has_all && self.source == Source::Hash;
+        is_of_hashes.then(|| FieldOrder::new(self.columns.iter().map(|column| column.name.clone())))
+    }
+
     /// The fields of a result, whose key's shard is locked; `None` if the key holds no document any more.
-    pub fn load(&self, hit: &Hit, entry: &Entry<'_>, now_ms: i64) -> Option<Vec<NamedValue>> {
+    pub fn load(&self, hit: &Hit, entry: &Entry<'_>, now_ms: i64) -> Option<Vec<Read>> {
         match self.source {
             Source::Hash => Some(self.of_hash(hit, entry.object::<Hash>()?, now_ms)),
             Source::Json => Some(self.of_json(hit, entry.object::<Json>()?.0.root())),
         }
     }
 
-    fn of_hash(&self, hit: &Hit, hash: &Hash, now_ms: i64) -> Vec<NamedValue> {
+    fn of_hash(&self, hit: &Hit, hash: &Hash, now_ms: i64) -> Vec<Read> {
         let mut fields = Vec::new();
         for Column { name, origin } in &self.columns {
             let value = match origin {
@@ -131,21 +172,22 @@ impl Loader {
                     .map(|field| field_value(field.value, *is_number && !self.has_all)),
                 Origin::Path { .. } => None,
             };
-            fields.extend(value.map(|value| (name.clone(), value)));
+            fields.extend(value.map(|(value, nature)| Read { name: name.clone(), value, nature }));
         }
         let named = fields.len();
         if self.has_all {
             for field in hash.iter().filter(|field| field.is_live(now_ms)) {
                 let own = field.name.to_vec();
-                if !fields.iter().take(named).any(|(name, _)| **name == *own) {
-                    fields.push((own.into(), Loaded::Text(field.value.to_vec())));
+                if !fields.iter().take(named).any(|field| *field.name == *own) {
+                    let value = Loaded::Text(field.value.to_vec());
+                    fields.push(Read { name: own.into(), value, nature: Nature::String });
                 }
             }
         }
         fields
     }
 
-    fn of_json(&self, hit: &Hit, root: Node<'_>) -> Vec<NamedValue> {
+    fn of_json(&self, hit: &Hit, root: Node<'_>) -> Vec<Read> {
         let mut fields = Vec::new();
         for Column { name, origin } in &self.columns {
             let value = match origin {
@@ -156,47 +198,51 @@ impl Loader {
                 }
                 Origin::HashField { .. } => None,
             };
-            fields.extend(value.map(|value| (name.clone(), value)));
+            fields.extend(value.map(|(value, nature)| Read { name: name.clone(), value, nature }));
         }
         if self.has_all {
-            fields.extend(self.json_values(&[root], false).map(|value| (b"$".as_slice().into(), value)));
+            let value = self.json_values(&[root], false);
+            let name = b"$".as_slice();
+            fields.extend(value.map(|(value, nature)| Read { name: name.into(), value, nature }));
         }
         fields
     }
 
     /// The values that a path leads to as one; none if it leads nowhere.
-    fn json_values(&self, nodes: &[Node<'_>], has_one_value: bool) -> Option<Loaded> {
+    fn json_values(&self, nodes: &[Node<'_>], has_one_value: bool) -> Option<(Loaded, Nature)> {
         let first = *nodes.first()?;
         if self.is_expanded {
-            return Some(Loaded::Expanded(nodes.iter().map(|node| node.to_value()).collect()));
+            let values = nodes.iter().map(|node| node.to_value()).collect();
+            return Some((Loaded::Expanded(values), Nature::Other));
         }
         if self.gives_several && !has_one_value {
             let texts: Vec<Vec<u8>> = nodes.iter().map(|node| to_text(*node)).collect();
-            return Some(Loaded::Text([b"[".as_slice(), &texts.join(&b','), b"]"].concat()));
+            let text = [b"[".as_slice(), &texts.join(&b','), b"]"].concat();
+            return Some((Loaded::Text(text), Nature::Other));
         }
         Some(match first.view() {
-            View::Null => Loaded::Null,
-            View::Bool(bool) => Loaded::Text(vec![b'0' + u8::from(bool)]),
+            View::Null => (Loaded::Null, Nature::Other),
+            View::Bool(bool) => (Loaded::Text(vec![b'0' + u8::from(bool)]), Nature::Other),
             View::Number(number) => number_text(number.as_f64()),
-            View::Text(text) => Loaded::Text(text.as_bytes().to_vec()),
-            View::Array(_) | View::Object(_) => Loaded::Text(to_text(first)),
+            View::Text(text) => (Loaded::Text(text.as_bytes().to_vec()), Nature::String),
+            View::Array(_) | View::Object(_) => (Loaded::Text(to_text(first)), Nature::Serialised),
         })
     }
 }
 
-fn number_text(value: f64) -> Loaded {
-    Loaded::Text(number::format(value, &mut NumberBuffer::new()).to_vec())
+fn number_text(value: f64) -> (Loaded, Nature) {
+    (Loaded::Text(number::format(value, &mut NumberBuffer::new()).to_vec()), Nature::Other)
 }
 
-fn distance(hit: &Hit) -> Option<Loaded> {
+fn distance(hit: &Hit) -> Option<(Loaded, Nature)> {
     hit.distance.map(|distance| number_text(f64::from(distance)))
 }
 
-fn field_value(value: Element<'_>, is_number: bool) -> Loaded {
+fn field_value(value: Element<'_>, is_number: bool) -> (Loaded, Nature) {
     let text = value.to_vec();
     match number::parse_c(&text) {
         Some(value) if is_number => number_text(value),
-        _ => Loaded::Text(text),
+        _ => (Loaded::Text(text), Nature::String),
     }
 }
 

@@ -11,16 +11,19 @@ use martlet_base::clock::monotonic;
 use martlet_search::Error;
 use martlet_search::exec::Hit;
 use martlet_search::exec::profile::{Part, Profile};
+use martlet_search::highlighting::Highlighter;
 use martlet_search::index::documents::Sortable;
-use martlet_search::request::Search;
+use martlet_search::request::{Returned, Search};
 use martlet_search::searching::{Context, Found, Searching};
 
 use crate::access::Access;
 use crate::index::KeyIndex;
-use crate::loading::{Loader, NamedValue, SortReader};
+use crate::loading::{FieldOrder, Loaded, Loader, NamedValue, Nature, Read, SortReader};
 
 /// How many results a step loads.
 const LOADED_ROWS: usize = 64;
+/// How many bytes of texts a step summarises or marks before it ends.
+const SHAPED_BYTES: usize = 64 << 10;
 
 /// See the [module docs](self).
 #[derive(Debug)]
@@ -63,7 +66,16 @@ impl Profiled {
 #[derive(Debug)]
 enum Phase {
     Searching(Box<Searching>, Option<SortReader>),
-    Loading { hits: IntoIter<Hit>, loader: Option<Loader> },
+    Loading { hits: IntoIter<Hit>, fields: Option<Box<Fields>> },
+}
+
+/// The means to get the fields of results.
+#[derive(Debug)]
+struct Fields {
+    loader: Loader,
+    order: Option<FieldOrder>,
+    /// Of SUMMARIZE and HIGHLIGHT.
+    highlighter: Option<Highlighter>,
 }
 
 /// A result.
@@ -150,12 +162,23 @@ impl Run {
                 }
                 false
             }
-            Phase::Loading { hits, loader } => {
+            Phase::Loading { hits, fields } => {
+                let mut shaped_bytes = 0;
                 for hit in hits.by_ref().take(LOADED_ROWS) {
-                    let loaded = loader.as_ref().and_then(|loader| {
-                        access.with_key(&hit.key, now_ms, |entry| loader.load(&hit, entry, now_ms))
+                    let fields = fields.as_mut();
+                    let fields = fields.and_then(|fields| {
+                        fields.of(
+                            &self.index,
+                            &self.request.returned,
+                            &hit,
+                            (access, now_ms),
+                            &mut shaped_bytes,
+                        )
                     });
-                    self.results.rows.push(Row { hit, fields: loaded.flatten() });
+                    self.results.rows.push(Row { hit, fields });
+                    if shaped_bytes > SHAPED_BYTES {
+                        break;
+                    }
                 }
                 hits.len() == 0
             }
@@ -171,7 +194,7 @@ impl Run {
     }
 
     fn begin_loading(&mut self) {
-        let loading = Phase::Loading { hits: Vec::new().into_iter(), loader: None };
+        let loading = Phase::Loading { hits: Vec::new().into_iter(), fields: None };
         let Phase::Searching(searching, _) = std::mem::replace(&mut self.phase, loading) else { return };
         if let Some(profiled) = &mut self.profiled {
             profiled.parts = Some(searching.profile(profiled.limited, profiled.searching));
@@ -182,10 +205,15 @@ impl Run {
             profiled.processors = counted(&self.request, processors, &found);
         }
         let rules = self.index.index().rules();
-        let loader = (!self.request.no_content)
-            .then(|| Loader::new(&rules.definition, &self.request, found.distance_field.as_deref()));
         self.results.total = found.total;
-        self.phase = Phase::Loading { hits: found.hits.into_iter(), loader };
+        let hits = found.hits.into_iter();
+        let fields = (!self.request.no_content).then(|| {
+            let loader = Loader::new(&rules.definition, &self.request, found.distance_field.as_deref());
+            let is_highlighted = self.request.returned.is_highlighted();
+            let highlighter = is_highlighted.then(|| Highlighter::new(rules, found.matched_terms));
+            Box::new(Fields { order: loader.field_order(), loader, highlighter })
+        });
+        self.phase = Phase::Loading { hits, fields };
     }
 
     /// The request.
@@ -212,6 +240,42 @@ fn counted(request: &Search, processors: Vec<&'static str>, found: &Found) -> Ve
     });
     let after = [(!request.no_content, "Loader"), (request.returned.is_highlighted(), "Highlighter")];
     before.chain(after.into_iter().filter(|one| one.0).map(|one| (one.1, rows))).collect()
+}
+
+impl Fields {
+    /// The fields of a hit; `None` if its key has gone. Texts are shaped once the key's shard is free again;
+    /// their length is added to `shaped_bytes`.
+    fn of(
+        &mut self,
+        index: &KeyIndex,
+        returned: &Returned,
+        hit: &Hit,
+        (access, now_ms): (&mut Access<'_>, i64),
+        shaped_bytes: &mut usize,
+    ) -> Option<Vec<NamedValue>> {
+        let Fields { loader, order, highlighter } = self;
+        let is_highlighted = highlighter.is_some();
+        let loaded = access.with_key(&hit.key, now_ms, |entry| {
+            let language = is_highlighted.then(|| index.language(entry, now_ms)).unwrap_or_default();
+            Some((loader.load(hit, entry, now_ms)?, language))
+        });
+        let (mut fields, language) = loaded.flatten()?;
+        if let Some(order) = order {
+            order.arrange(&mut fields);
+        }
+        if let Some(highlighter) = highlighter {
+            highlighter.begin(hit, language);
+            for Read { name, value, nature } in &mut fields {
+                let Loaded::Text(text) = value else { continue };
+                if *nature != Nature::Other {
+                    *shaped_bytes += text.len();
+                    let shaped = highlighter.shape(returned, name, text, *nature == Nature::String);
+                    shaped.into_iter().for_each(|shaped| *text = shaped);
+                }
+            }
+        }
+        Some(fields.into_iter().map(|field| (field.name, field.value)).collect())
+    }
 }
 
 #[cfg(test)]

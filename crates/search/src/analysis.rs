@@ -99,7 +99,11 @@ impl Analysis {
         self.content.clear();
         self.content.fingerprint = synonyms.fingerprint();
         self.content.key.extend_from_slice(key);
-        let language = self.language(definition, document);
+        let language = language_of(definition, document);
+        if let Some(Value::Text(name)) = definition.language_field.as_ref().map(|field| document.value(field))
+        {
+            self.content.fingerprint ^= hash_bytes(&name);
+        }
         self.score_and_payload(definition, document);
         let mut reader = Reader {
             analyser: &mut self.analyser,
@@ -122,18 +126,6 @@ impl Analysis {
         Ok(&mut self.content)
     }
 
-    fn language(&mut self, definition: &Definition, document: &dyn Document) -> Language {
-        let own = definition.language.unwrap_or_default();
-        let Some(field) = &definition.language_field else { return own };
-        match document.value(field) {
-            Value::Text(name) => {
-                self.content.fingerprint ^= hash_bytes(&name);
-                Language::parse(&name).unwrap_or(own)
-            }
-            _ => own,
-        }
-    }
-
     fn score_and_payload(&mut self, definition: &Definition, document: &dyn Document) {
         let content = &mut self.content;
         content.score = definition.score as f32;
@@ -154,6 +146,15 @@ impl Analysis {
             content.fingerprint = mixed(content.fingerprint, hash_bytes(&payload));
             content.payload = Some(payload.into_owned().into_boxed_slice());
         }
+    }
+}
+
+/// The language of a document's texts.
+pub fn language_of(definition: &Definition, document: &dyn Document) -> Language {
+    let own = definition.language.unwrap_or_default();
+    match definition.language_field.as_ref().map(|field| document.value(field)) {
+        Some(Value::Text(name)) => Language::parse(&name).unwrap_or(own),
+        _ => own,
     }
 }
 
@@ -238,12 +239,7 @@ impl Reader<'_> {
     }
 
     fn one_text(&mut self, text: &Text, bytes: &[u8]) {
-        let rules = Rules {
-            language: self.language,
-            stopwords: self.stopwords,
-            stems: !text.no_stem,
-            sounds: text.phonetic.is_some(),
-        };
+        let rules = Rules::of_field(text, self.language, self.stopwords);
         let weight = (text.weight.round() as u32).max(1);
         let stem_weight = ((text.weight * STEM_WEIGHT).round() as u32).max(1);
         let (terms, field, synonyms) = (&mut self.content.terms, self.text_field, self.synonyms);

@@ -11,6 +11,7 @@ pub mod dictionaries;
 pub mod error;
 pub mod exec;
 pub mod geometry;
+pub mod highlighting;
 pub mod hybrid;
 pub mod index;
 pub mod merging;

@@ -10,8 +10,9 @@ use std::time::Duration;
 use crate::Error;
 use crate::exec::profile::Profile;
 use crate::exec::{
-    Best, Bounds, Evaluation, Hit, KeyFilter, Plan, Planned, Planner, Ranking, Scorer, Scores,
+    Best, Bounds, Evaluation, Hit, KeyFilter, MatchedTerms, Plan, Planned, Planner, Ranking, Scorer, Scores,
 };
+use crate::highlighting;
 use crate::index::documents::Sortable;
 use crate::index::numbers::Range;
 use crate::index::whole::{Index, Rules};
@@ -66,6 +67,8 @@ pub struct Found {
     pub hits: Vec<Hit>,
     /// The name under which a result has the distance of its vector.
     pub distance_field: Option<Box<[u8]>>,
+    /// Says which terms of the query a hit has.
+    pub matched_terms: MatchedTerms,
 }
 
 impl Searching {
@@ -85,6 +88,7 @@ impl Searching {
         let (planned, scorer) = plan(&rules, &request.query, filters, &context)?;
         let distance_field = distance_field(&planned);
         let (ranking, loaded) = ranking(definition, request, distance_field.as_deref())?;
+        highlighting::check(definition, request, distance_field.as_deref())?;
         let wants_scores = request.with_scores || loaded.is_none() && ranking == Ranking::Score;
         let scores = wants_scores.then(|| Scores {
             scorer,
@@ -160,7 +164,12 @@ impl Searching {
     /// The results, once the search has come to its end.
     pub fn into_found(self) -> Found {
         let total = self.best.total();
-        Found { total, hits: self.best.into_hits(self.offset), distance_field: self.distance_field }
+        Found {
+            total,
+            hits: self.best.into_hits(self.offset),
+            distance_field: self.distance_field,
+            matched_terms: self.evaluation.into_matched_terms(),
+        }
     }
 }
 

@@ -56,7 +56,7 @@ fn loaded(schema: &str, options: &str, distance_field: Option<&str>) -> String {
     let loader = Loader::new(&definition, &request, distance_field.map(str::as_bytes));
     let db = db(schema);
     let fields = loader.load(&hit(), &db.get(&Key::new(b"k")).unwrap(), 1).unwrap();
-    let texts = fields.into_iter().map(|(name, value)| {
+    let texts = fields.into_iter().map(|Read { name, value, .. }| {
         let value = match value {
             Loaded::Text(text) => String::from_utf8(text).unwrap(),
             Loaded::Null => "(null)".into(),

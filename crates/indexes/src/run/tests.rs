@@ -99,6 +99,37 @@ fn results_have_their_fields_in_the_order_of_the_request() {
 }
 
 #[test]
+fn a_field_keeps_the_place_that_its_first_result_gave_it() {
+    let mut store = Store::new("i SCHEMA a TEXT b TEXT n NUMERIC SORTABLE c TEXT");
+    store.set("d1", &[("a", "x"), ("b", "y"), ("n", "1")]);
+    store.set("d2", &[("b", "y"), ("c", "z"), ("a", "x"), ("n", "2"), ("zz", "5")]);
+    store.set("d3", &[("n", "0"), ("c", "z"), ("q", "1"), ("a", "x")]);
+    let mut search = |options: &str| shown(&store.search("x", options, 1).unwrap());
+    let by_number = "3 d3(n:0,c:z,q:1,a:x) d1(n:1,a:x,b:y) d2(n:2,c:z,a:x,b:y,zz:5)";
+    assert_eq!(search("SORTBY n"), by_number);
+    let descending = "3 d2(n:2,b:y,c:z,a:x,zz:5) d1(n:1,b:y,a:x) d3(n:0,c:z,a:x,q:1)";
+    assert_eq!(search("SORTBY n DESC"), descending);
+    assert_eq!(search("SORTBY n LIMIT 1 2"), "3 d1(n:1,a:x,b:y) d2(n:2,a:x,b:y,c:z,zz:5)");
+    assert_eq!(search("SORTBY n LIMIT 1 1 HIGHLIGHT FIELDS 1 b"), "3 d1(n:1,b:y,a:x)");
+    assert_eq!(search("SORTBY n RETURN 3 c zz a"), "3 d3(c:z,a:x) d1(a:x) d2(c:z,zz:5,a:x)");
+}
+
+#[test]
+fn texts_of_results_are_shaped_by_steps() {
+    let mut store = Store::new("i LANGUAGE_FIELD l SCHEMA t TEXT n NUMERIC g TAG");
+    let long = format!("{}last", "hello ".repeat(SHAPED_BYTES / 6));
+    for name in ["a", "b", "c"] {
+        store.set(name, &[("t", &long), ("n", "5"), ("g", "hello there")]);
+    }
+    let results = store.search("last", "HIGHLIGHT SUMMARIZE LEN 1 FRAGS 1 SEPARATOR |", 1).unwrap();
+    let row = "(t:<b>last</b>|,n:5,g:hello there)";
+    assert_eq!(shown(&results), format!("3 a{row} b{row} c{row}"));
+    store.set("d", &[("l", "german"), ("t", "die Häuser"), ("n", "7")]);
+    let results = store.search("häuser", "LANGUAGE german RETURN 2 t n HIGHLIGHT TAGS [ ]", 1).unwrap();
+    assert_eq!(shown(&results), "1 d(t:die [Häuser],n:7)");
+}
+
+#[test]
 fn a_key_that_has_expired_is_a_result_without_fields_until_it_is_deleted() {
     let mut store = Store::new("i SCHEMA t TEXT");
     store.set("a", &[("t", "hello")]);

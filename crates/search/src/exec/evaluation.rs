@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::expand::Walk;
+use super::matched::MatchedTerms;
 use super::plan::Plan;
 use super::planner::{Planned, ShapeQuery};
 use super::prepared::Prepared;
@@ -181,6 +182,11 @@ impl Evaluation {
     /// Whether the evaluation has ended.
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done
+    }
+
+    /// The terms that the evaluation, which has ended, has found, document by document.
+    pub fn into_matched_terms(self) -> MatchedTerms {
+        MatchedTerms::new(self.index, self.plan, self.prepared, self.statistics)
     }
 
     /// A step; `each` gets the matches that it found.

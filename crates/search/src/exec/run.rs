@@ -10,13 +10,14 @@ use super::near::is_near;
 use super::node::{Kind, List, Node, Where, layout_of, names_of};
 use super::plan::{Expansion, Order, Plan};
 use super::prepared::Prepared;
-use super::score::{Explanation, Notes, Scorer, Scoring, Subject, score};
+use super::score::{Explanation, MatchedTerm, Notes, Scorer, Scoring, Subject, score};
 use crate::index::DocId;
 use crate::index::bits::{Bits, WINDOW};
 use crate::index::documents::Rank;
 use crate::index::numbers::Range;
 use crate::index::partition::Partition;
 use crate::index::postings::{Layout, Postings};
+use crate::index::statistics::Statistics;
 
 /// A range or area in which there are at most this many times fewer documents than in a partition is looked
 /// up in order; a wider one is looked for in the column.
@@ -145,11 +146,40 @@ impl Run {
             let value = score(scoring, &Subject { rank, payload }, &tree, explanation.as_mut());
             let mut terms = Vec::new();
             if scoring.with_terms {
-                tree.terms(&mut terms);
+                tree.each_term(&mut |term| terms.push(term.name.into()));
             }
             each(id, rank, value, Notes { explanation, terms });
         }
         true
+    }
+
+    /// The terms that a document has, with positions; none if the plan does not find it. The run, which keeps
+    /// the bits of its nodes, stays where it is.
+    pub(super) fn matched_terms(
+        &mut self,
+        partition: &Partition,
+        id: DocId,
+        statistics: Statistics,
+    ) -> Vec<MatchedTerm> {
+        if self.removals != partition.removals() {
+            self.bind(partition);
+        }
+        let mut wanted = Bits::empty(id / WINDOW as u64 * WINDOW as u64);
+        wanted.insert(id);
+        let mut found = Bits::empty(wanted.base());
+        fill(&mut self.root, partition, &wanted, &mut found, true);
+        let mut terms = Vec::new();
+        if found.contains(id) {
+            let scoring = Scoring { statistics, ..Scoring::default() };
+            let mut gathered = Gathered::new(self.leaves, true);
+            gathered.gather(&self.root, partition, &wanted, &scoring);
+            gathered.found(&self.root, id, true).each_term(&mut |term| {
+                if term.places.is_some() {
+                    terms.push(MatchedTerm { name: term.name.into(), idf: term.idf });
+                }
+            });
+        }
+        terms
     }
 }
 

@@ -109,6 +109,15 @@ pub struct Notes {
     pub terms: Vec<Box<[u8]>>,
 }
 
+/// A term of the query that a document has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatchedTerm {
+    /// The term as the index has it: stems begin with `+`, sounds with `<`, groups of synonyms with `~`.
+    pub name: Box<[u8]>,
+    /// Its inverse document frequency by TFIDF.
+    pub idf: f64,
+}
+
 /// The parts of a query that one document satisfies, as a tree.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
@@ -154,11 +163,11 @@ impl Found<'_> {
         }
     }
 
-    /// Adds the names of all terms below.
-    pub(super) fn terms(&self, terms: &mut Vec<Box<[u8]>>) {
+    /// Calls `each` with all terms below.
+    pub(super) fn each_term(&self, each: &mut impl FnMut(&Term<'_>)) {
         match self {
-            Found::Term(term) | Found::First { term: Some(term), .. } => terms.push(term.name.into()),
-            Found::Many { parts, .. } => parts.iter().for_each(|part| part.terms(terms)),
+            Found::Term(term) | Found::First { term: Some(term), .. } => each(term),
+            Found::Many { parts, .. } => parts.iter().for_each(|part| part.each_term(each)),
             Found::Other { .. } | Found::First { term: None, .. } => {}
         }
     }

@@ -10,7 +10,7 @@ pub mod stem;
 pub mod stopwords;
 pub mod token;
 
-use crate::schema::Language;
+use crate::schema::{Language, Text};
 use phonetic::{PHONETIC_MIN_BYTES, code_of};
 use std::ops::Range;
 use stem::StemCache;
@@ -28,6 +28,13 @@ pub struct Rules<'r> {
     pub stems: bool,
     /// Whether sounds are wanted.
     pub sounds: bool,
+}
+
+impl<'r> Rules<'r> {
+    /// The rules by which the texts of a field are analysed.
+    pub fn of_field(field: &Text, language: Language, stopwords: &'r Stopwords) -> Rules<'r> {
+        Rules { language, stopwords, stems: !field.no_stem, sounds: field.phonetic.is_some() }
+    }
 }
 
 /// A word of a text, as it is indexed. All bytes are borrowed for the duration of the call that reports it.
