@@ -172,6 +172,8 @@ pub enum Wait {
     ClusterSaved,
     /// The reply, which is computed meanwhile.
     Computed(Computation),
+    /// The reply, which a thread makes of other servers' answers.
+    Asked,
 }
 
 /// The work of a [`Computation`].

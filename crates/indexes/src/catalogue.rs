@@ -3,7 +3,7 @@
 //! Readers, which are all writers of keys, see them published as a whole; changes of the catalogue come one
 //! after another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Guard};
@@ -16,6 +16,7 @@ use martlet_search::schema::Definition;
 use martlet_search::synonyms::Update;
 
 use crate::access::Access;
+use crate::agreement::Agreement;
 use crate::collect::Collections;
 use crate::index::KeyIndex;
 use crate::prefixes::Prefixes;
@@ -56,6 +57,7 @@ pub struct Catalogue {
     turn: Mutex<()>,
     /// Words of spell checking, of no index.
     dictionaries: Mutex<Dictionaries>,
+    pub(crate) agreement: Agreement,
     scans: Scans,
     collections: Collections,
     engine: &'static Engine,
@@ -77,6 +79,7 @@ impl Catalogue {
             published: ArcSwap::default(),
             turn: Mutex::default(),
             dictionaries: Mutex::default(),
+            agreement: Agreement::default(),
             scans: Scans::default(),
             collections: Collections::default(),
             engine,
@@ -91,6 +94,11 @@ impl Catalogue {
     /// The index of a name or of an alias.
     pub fn find(&self, name: &[u8]) -> Option<Arc<KeyIndex>> {
         self.published().find(name).cloned()
+    }
+
+    /// Whether there is any index.
+    pub fn has_any(&self) -> bool {
+        !self.published().by_name.is_empty()
     }
 
     /// All indexes, by name.
@@ -293,12 +301,21 @@ impl Catalogue {
         self.published().by_name.values().for_each(|index| self.scans.order(index));
     }
 
+    /// Orders scans for the indexes of these names.
+    pub(crate) fn scan_named(&self, names: &HashSet<&[u8]>) {
+        let _turn = lock(&self.turn);
+        let published = self.published();
+        let named = names.iter().filter_map(|name| published.by_name.get(*name));
+        named.for_each(|index| self.scans.order(index));
+    }
+
     /// Publishes the catalogue, then orders scans: a key that changes while the scan is under way is reported
     /// to the published indexes.
     fn publish<'a>(&self, mut published: Published, scans: impl IntoIterator<Item = &'a Arc<KeyIndex>>) {
         published.prefixes = Prefixes::of(published.by_name.values());
         published.has_temporary = published.by_name.values().any(|index| index.is_temporary());
         let before = self.published.swap(Arc::new(published));
+        self.agreement.note_change();
         self.follow(&self.published());
         // An index takes long to free, and a thread may hold shards here.
         self.engine.lazy_free.free(0, Box::new(before));

@@ -38,12 +38,14 @@ fn context(memory_bytes: u64) -> Context {
 }
 
 impl Catalogue {
-    /// Runs a command that changes which indexes there are; `memory_bytes` is the server's limit. Options of
-    /// FT.DROPINDEX about documents are the caller's.
-    ///
-    /// # Errors
-    /// RediSearch's; nothing has changed.
-    pub fn change(&self, command: &[&[u8]], memory_bytes: u64) -> Result<Changed, Error> {
+    /// Runs a command that changes indexes, aliases, synonyms or dictionaries; see [`Catalogue::change`].
+    pub(crate) fn change_one(&self, command: &[&[u8]], memory_bytes: u64) -> Result<Changed, Error> {
+        let changed = self.run_change(command, memory_bytes);
+        self.agreement.note_change();
+        changed
+    }
+
+    fn run_change(&self, command: &[&[u8]], memory_bytes: u64) -> Result<Changed, Error> {
         let [name, arguments @ ..] = command else { return Err(unknown()) };
         let context = context(memory_bytes);
         let changed = match (name.to_ascii_uppercase().as_slice(), arguments) {
@@ -81,7 +83,9 @@ impl Catalogue {
             let rules = index.index().rules();
             let own = arguments(&rules.definition);
             commands.push(command(b"FT.CREATE", own.iter().map(AsRef::as_ref)));
-            for (group, terms) in rules.synonyms.updates() {
+            for (group, mut terms) in rules.synonyms.updates() {
+                // Equal definitions have equal commands.
+                terms.sort_unstable();
                 let heads: [&[u8]; 4] = [b"FT.SYNUPDATE", index.name(), group, b"SKIPINITIALSCAN"];
                 in_parts(&heads, &terms, &mut commands);
             }
@@ -101,17 +105,12 @@ impl Catalogue {
         commands
     }
 
-    /// Does what these commands say, instead of all that there is, and scans all keys for the indexes. One
-    /// that cannot be run is left out, and its error returned.
-    pub fn replace(&self, commands: &[Vec<&[u8]>], memory_bytes: u64) -> Vec<Error> {
-        self.clear();
-        let make = |command: &Vec<&[u8]>| match command.as_slice() {
-            [b"FT.CREATE", arguments @ ..] => self.add(create(arguments, context(memory_bytes))?, false),
-            other => self.change(other, memory_bytes).map(|_| ()),
-        };
-        let errors = commands.iter().filter_map(|command| make(command).err()).collect();
-        self.scan_all();
-        errors
+    /// Creates the index of FT.CREATE's arguments, without a scan.
+    ///
+    /// # Errors
+    /// RediSearch's.
+    pub(crate) fn create_unscanned(&self, arguments: &[&[u8]], memory_bytes: u64) -> Result<(), Error> {
+        self.add(create(arguments, context(memory_bytes))?, false)
     }
 }
 

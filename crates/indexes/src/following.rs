@@ -26,6 +26,7 @@ impl Follower for Catalogue {
     fn emptied(&self, db: Option<usize>) {
         if db.is_none_or(|db| db == DB) {
             self.clear();
+            self.agreement.note_flush();
         }
     }
 

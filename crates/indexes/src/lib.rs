@@ -7,6 +7,8 @@
 
 mod access;
 mod aggregation;
+mod agreed;
+mod agreement;
 mod catalogue;
 mod collect;
 mod definitions;
@@ -27,11 +29,12 @@ mod testing;
 
 pub use access::Access;
 pub use aggregation::Aggregation;
+pub use agreed::{join, split};
+pub use agreement::{DEFINE, DIGEST_OF_NONE};
 pub use catalogue::{Catalogue, INDEXES_MAX};
 pub use definitions::{Changed, Command};
 pub use hybrid::{EndedIn, HybridResults, HybridRow, HybridRun};
 pub use index::{DIALECTS, KeyIndex};
-
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;
 pub use run::{Profiled, Results, Row, Run};

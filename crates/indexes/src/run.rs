@@ -13,6 +13,7 @@ use martlet_search::exec::Hit;
 use martlet_search::exec::profile::{Part, Profile};
 use martlet_search::highlighting::Highlighter;
 use martlet_search::index::documents::Sortable;
+use martlet_search::merging::Merging;
 use martlet_search::request::{Returned, Search};
 use martlet_search::searching::{Context, Found, Searching};
 
@@ -31,6 +32,7 @@ pub struct Run {
     index: Arc<KeyIndex>,
     request: Search,
     phase: Phase,
+    merging: Merging,
     results: Results,
     profiled: Option<Profiled>,
 }
@@ -107,8 +109,9 @@ impl Run {
         let searching = Searching::new(Arc::clone(index.index()), &request, context)?;
         let rules = index.index().rules();
         let reader = searching.loaded_key().map(|key| SortReader::new(&rules.definition.fields[key.field]));
+        let merging = searching.merging();
         let phase = Phase::Searching(Box::new(searching), reader);
-        Ok(Run { index, request, phase, results: Results::default(), profiled: None })
+        Ok(Run { index, request, phase, merging, results: Results::default(), profiled: None })
     }
 
     /// Measures the run from now on. With `limited` the profile shows the number of a pattern's names, not
@@ -219,6 +222,11 @@ impl Run {
     /// The request.
     pub fn request(&self) -> &Search {
         &self.request
+    }
+
+    /// How the results of this run in several parts of the documents become one.
+    pub fn merging(&self) -> Merging {
+        self.merging
     }
 
     /// The results of a run that has come to its end.

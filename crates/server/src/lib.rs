@@ -17,6 +17,7 @@ mod listeners;
 mod logging;
 mod metrics;
 mod migration;
+mod network_threads;
 mod outgoing;
 mod panic_text;
 mod persistence;

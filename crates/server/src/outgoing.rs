@@ -54,6 +54,17 @@ pub fn client((host, port): (&str, u16), timeout: Duration, tls: Option<&TlsSett
     Ok(client)
 }
 
+/// A client of another node of the cluster at its host and port, over TLS as `tls-replication` says; see
+/// [`client`].
+///
+/// # Errors
+/// Those of [`client`], and of TLS' files.
+pub fn node_client(config: &Config, address: (&str, u16), timeout: Duration) -> io::Result<Client> {
+    let outside = Outside::of_background_thread();
+    let settings = config.tls_replication.then(|| tls::outgoing(&outside, config, address.0)).transpose()?;
+    client(address, timeout, settings.as_ref())
+}
+
 /// Begins to connect to another node's bus, as `bind-source-addr` says, with the preparation of TLS, if
 /// `tls-cluster` is set.
 ///

@@ -49,5 +49,8 @@ fn every_100_ms(worker: &mut Worker, is_second_over: bool) {
         worker.end_broadcasting();
         worker.expire_own_keys();
         worker.end_temporary_indexes();
+        if is_second_over {
+            crate::search::agreement::look(worker);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod mixed;
 mod moves;
 mod routes;
 mod scan;
+mod search;
 mod setslot;
 mod slot_import;
 mod slot_migration;

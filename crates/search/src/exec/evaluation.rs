@@ -43,7 +43,9 @@ pub struct Scores {
 
 /// Which documents of an index count, by their keys: the others are as if they were not there.
 #[derive(Clone)]
-pub struct KeyFilter(Arc<dyn Fn(&[u8]) -> bool + Send + Sync>);
+pub struct KeyFilter(Arc<Admits>);
+
+type Admits = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 impl KeyFilter {
     /// The filter that admits the keys for which `admits` is true; called with a partition locked.

@@ -10,12 +10,14 @@
 //! Invariant: no thread waits for network or disk with the machine's lock, a shard's lock, or inside the
 //! gate.
 
+pub(crate) mod asking;
 mod bus;
 mod decisions;
 mod follow;
 mod inbound;
 mod link;
 pub mod node;
+pub(crate) mod peers;
 pub mod routes;
 mod settings;
 pub(crate) mod slot_migration;
@@ -40,6 +42,7 @@ use crate::config::{Config, Primary, ReplicaOf};
 use crate::runtime::{Mail, Shared, Worker};
 use crate::slow_path::SlowPathReason;
 use node::{ClusterNode, Machine, Saves};
+use peers::Peers;
 use routes::Routes;
 use slot_migration::state::Migrations;
 use usage::SlotUse;
@@ -110,6 +113,7 @@ pub fn prepare(shared: &Shared, config: &Config) -> Result<Vec<OwnedFd>, String>
         file,
         _lock: lock_file,
         locked_file: Mutex::new(locked_file),
+        peers: Peers::default(),
         failure: OnceLock::new(),
     };
     node.with(|_, _| ());

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use martlet_base::clock::Clock;
 use martlet_base::publish::{Follower, Published};
@@ -14,6 +14,7 @@ use martlet_cluster::conf;
 use martlet_cluster::machine::{Action, Cluster, LinkId, Time};
 use martlet_cluster::slot_migration::SlotMigrations;
 
+use super::peers::Peers;
 use super::routes::Routes;
 use super::slot_migration::state::Migrations;
 use super::usage::SlotUse;
@@ -69,6 +70,8 @@ pub struct ClusterNode {
     pub usage: SlotUse,
     /// Slots that leave or come all at once.
     pub(crate) migrations: Migrations,
+    /// This node as a client of the others.
+    pub(crate) peers: Peers,
     pub(super) file: PathBuf,
     /// Locked for as long as the process lives.
     pub(super) _lock: File,
@@ -193,6 +196,11 @@ impl ClusterNode {
     #[inline]
     pub fn refresh(&self, routes: &mut Follower<Routes>) {
         routes.refresh(&self.routes);
+    }
+
+    /// The routes that requests are checked against at present.
+    pub fn routes(&self) -> Arc<Routes> {
+        self.routes.snapshot()
     }
 
     /// A worker's view of the routes.

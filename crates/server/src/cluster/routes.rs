@@ -11,6 +11,7 @@ use martlet_cluster::machine::Cluster;
 use martlet_cluster::node::{Address, Announced};
 use martlet_cluster::slots::SLOTS;
 
+use super::peers::fingerprint;
 use crate::config::{ClusterPreferredEndpointType, Config};
 
 /// The place of this node in the table's list.
@@ -40,6 +41,10 @@ pub struct Routes {
     primary: Option<u16>,
     is_replica: bool,
     is_down: bool,
+    /// The fingerprint of this node's slots; see [`fingerprint`].
+    own_slots: u64,
+    /// Whether all slots are this node's.
+    has_all_slots: bool,
     /// A bit per slot: see [`Routes::is_served`].
     served: [u64; SLOTS as usize / 64],
 }
@@ -122,6 +127,8 @@ impl Routes {
             primary: cluster.myself().primary.map(place),
             is_replica: cluster.myself().is_replica(),
             is_down: cluster.is_down(),
+            own_slots: fingerprint(cluster.myself().slots()),
+            has_all_slots: cluster.myself().slot_count() == usize::from(SLOTS),
             served: [0; _],
         };
         routes.with_served()
@@ -171,6 +178,39 @@ impl Routes {
     pub fn last_with_owner(&self, slot: u16) -> u16 {
         let owner = self.owner(slot);
         (slot..SLOTS).take_while(|other| self.owner(*other) == owner).last().unwrap_or(slot)
+    }
+
+    /// The fingerprint of this node's slots.
+    pub fn own_slots(&self) -> u64 {
+        self.own_slots
+    }
+
+    /// Whether all slots are this node's.
+    pub fn has_all_slots(&self) -> bool {
+        self.has_all_slots
+    }
+
+    /// Whether a slot has an owner.
+    pub fn has_owners(&self) -> bool {
+        self.owners.iter().any(|owner| *owner != NOBODY)
+    }
+
+    /// Whether this node orders the changes that concern all nodes, as the owner of the first slot that has
+    /// one.
+    pub fn leads(&self) -> bool {
+        self.owners.iter().find(|owner| **owner != NOBODY).is_some_and(|owner| *owner == MYSELF)
+    }
+
+    /// Why a request that concerns all slots is not run, if it is not.
+    ///
+    /// # Errors
+    /// The cluster is down.
+    pub fn serves_all(&self, writes: bool, config: &Config) -> Result<(), Redirect> {
+        match (self.is_down, config.cluster_allow_reads_when_down, writes) {
+            (false, ..) | (true, true, false) => Ok(()),
+            (true, true, true) => Err(Redirect::DownForWrites),
+            (true, false, _) => Err(Redirect::Down),
+        }
     }
 
     /// Whether a slot is this node's.
@@ -304,6 +344,8 @@ mod tests {
             primary: None,
             is_replica: false,
             is_down: false,
+            own_slots: 0,
+            has_all_slots: false,
             served: [0; _],
         }
     }

@@ -3,17 +3,17 @@
 //! It runs on separate threads, which know no keys, hold no lock of the keyspace and are not inside the gate.
 //! However long the other server takes, only clients that need its answer wait.
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use martlet_base::sync::{lock, wait_while_at_most};
+use martlet_base::sync::lock;
 use martlet_client::blocking::Client;
 use martlet_client::resp::{Reply as Answer, encode_request};
 use martlet_command::Error;
 use martlet_tls::TlsSettings;
 
+use crate::network_threads::NetworkThreads;
 use crate::outgoing;
 
 /// Connections that are kept, and for how long, in milliseconds (Redis: `MIGRATE_SOCKET_CACHE_ITEMS`,
@@ -22,10 +22,6 @@ const KEPT_MAX: usize = 64;
 const KEPT_MS: i64 = 10_000;
 /// Of an answer, no more than this is taken in: it is a line.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
-/// As many exchanges are under way at a time; more wait for their turn.
-const THREADS_MAX: usize = 64;
-/// How long a thread waits for another exchange before it ends.
-const IDLE: Duration = Duration::from_secs(10);
 
 pub(super) const NO_CONNECTION: Error = Error::Fixed("IOERR error or timeout connecting to the client");
 const NOT_SENT: Error = Error::Fixed("IOERR error or timeout writing to target instance");
@@ -232,21 +228,9 @@ impl Exchange {
     }
 }
 
-type Task = Box<dyn FnOnce() + Send>;
-
+/// The threads that run exchanges.
 #[derive(Default)]
-struct Queue {
-    tasks: VecDeque<Task>,
-    threads: usize,
-    idle: usize,
-}
-
-/// The threads that run exchanges. They start as they are needed, and end when they are not.
-#[derive(Default)]
-pub struct Exchangers {
-    queue: Mutex<Queue>,
-    added: Condvar,
-}
+pub struct Exchangers(NetworkThreads);
 
 impl Exchangers {
     /// Runs an exchange on one of the threads, which then calls `done`; if there is no thread and none can be
@@ -257,38 +241,11 @@ impl Exchangers {
         kept: &'static KeptTargets,
         done: impl FnOnce(Answers) + Send + 'static,
     ) {
-        let mut queue = lock(&self.queue);
-        if queue.idle <= queue.tasks.len() && queue.threads < THREADS_MAX {
-            let body = move || self.serve();
-            match std::thread::Builder::new().name("migrate".into()).spawn(body) {
-                Ok(_) => queue.threads += 1,
-                Err(error) => tracing::warn!("No thread for MIGRATE: {error}"),
-            }
-        }
-        if queue.threads == 0 {
-            drop(queue);
-            return done(Answers { failure: Some(NO_CONNECTION), ..Answers::default() });
-        }
-        queue.tasks.push_back(Box::new(move || done(exchange.run(kept))));
-        self.added.notify_one();
-    }
-
-    fn serve(&self) {
-        crate::process::guard_thread();
-        let mut queue = lock(&self.queue);
-        loop {
-            while let Some(task) = queue.tasks.pop_front() {
-                drop(queue);
-                task();
-                queue = lock(&self.queue);
-            }
-            queue.idle += 1;
-            queue = wait_while_at_most(&self.added, queue, IDLE, |queue| queue.tasks.is_empty());
-            queue.idle -= 1;
-            if queue.tasks.is_empty() {
-                queue.threads -= 1;
-                return;
-            }
-        }
+        self.0.run("migrate", move |has_thread| {
+            done(match has_thread {
+                true => exchange.run(kept),
+                false => Answers { failure: Some(NO_CONNECTION), ..Answers::default() },
+            });
+        });
     }
 }

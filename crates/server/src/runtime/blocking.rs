@@ -10,23 +10,20 @@ use std::sync::atomic::Ordering;
 use martlet_acl::{Denial, Origin, User};
 use martlet_base::clock::monotonic;
 use martlet_base::sync::lock;
-use martlet_command::{
-    Block, Computation, Copies, Error, Fieldsets, Flags, Handler, NO_REPLICAS, TimeoutReply, Wait,
-};
+use martlet_command::{Block, Copies, Error, Fieldsets, Flags, Handler, NO_REPLICAS, TimeoutReply, Wait};
 use martlet_engine::{ReadyKey, View, Waiter, in_view};
 use martlet_keyspace::Key;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, OwnedArgs};
 
 use crate::clients::flag;
-use crate::computations::Job;
 use crate::connection::{Blocked, Connection, Suspended};
 use crate::containment::{Contained, contain};
+use crate::network_threads::NetworkThreads;
 use crate::registry::{Entry, Run};
-use crate::runtime::Mail;
-use crate::runtime::Worker;
 use crate::runtime::demands::{Demands, OF_STALE, OF_WRITE, refusal};
 use crate::runtime::dispatch::{Cost, Reader, RequestClient, Terms};
+use crate::runtime::{Mail, Shared, Worker};
 use crate::waits::{CopyWaiter, WITHOUT_LOG, WaitEnd};
 use martlet_persistence::aof::Phase;
 
@@ -51,6 +48,29 @@ struct WaitingRequest {
 const ROLE_CHANGED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
+/// Makes a waiter's reply and answers with it, on whichever thread this is.
+fn answer_with(shared: &Shared, waiter: Arc<Waiter>, resp3: bool, write: impl FnOnce(&mut Reply)) {
+    let started = monotonic();
+    let computed = catch_unwind(AssertUnwindSafe(|| {
+        let mut reply = Reply::new(Vec::new(), resp3);
+        write(&mut reply);
+        reply.into_bytes()
+    }));
+    if !waiter.serve_begin() {
+        return;
+    }
+    waiter.serve_end(true);
+    let thread = waiter.thread;
+    let mail = match computed {
+        Ok(reply) => {
+            let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            Mail::Served { waiter, reply, ns }
+        }
+        Err(_) => Mail::Unblock { waiter, end: WaitEnd::Panicked },
+    };
+    shared.send(thread, mail);
+}
+
 impl Worker {
     /// Queues a client on the keys of its request. The keys' shards are held.
     pub(crate) fn block(
@@ -67,7 +87,8 @@ impl Worker {
             | Wait::Replicated(_)
             | Wait::Shutdown
             | Wait::ClusterSaved
-            | Wait::Computed(_) => (&[][..], None),
+            | Wait::Computed(_)
+            | Wait::Asked => (&[][..], None),
         };
         let keys = keys.iter().map(|&index| args.at(index).to_vec()).collect();
         let request = WaitingRequest {
@@ -92,9 +113,10 @@ impl Worker {
         // The command counts for its client once it is over.
         connection.info.commands.fetch_sub(1, Ordering::Relaxed);
         connection.info.flags.fetch_or(flag::BLOCKED, Ordering::Relaxed);
-        // A wait for the cluster's file is for a change that is done already, and one for a computation for
-        // what was read: whatever the role is now, they end by themselves.
-        let is_ended_by_others = !matches!(block.wait, Wait::ClusterSaved | Wait::Computed(_));
+        // A wait for the cluster's file is for a change that is done already, and one for a computation or
+        // for other servers for what was read: whatever the role is now, they end by themselves.
+        let ends_by_itself = matches!(block.wait, Wait::ClusterSaved | Wait::Computed(_) | Wait::Asked);
+        let is_ended_by_others = !ends_by_itself;
         *lock(&connection.info.waiter) = is_ended_by_others.then(|| waiter.clone());
         if is_ended_by_others && connection.info.killed.load(Ordering::Acquire) {
             // The thread that has killed it may have looked before. The keys are still locked: nothing has
@@ -126,11 +148,33 @@ impl Worker {
             }
             Wait::Shutdown => self.shared.pending_shutdown.add(waiter.clone()),
             Wait::Computed(computation) => {
-                let job = self.answer_with(waiter.clone(), computation.clone(), connection.session.resp3);
-                self.shared.computations.run(job);
+                let (shared, waiter, computation) = (self.shared, waiter.clone(), computation.clone());
+                let resp3 = connection.session.resp3;
+                shared.computations.run(Box::new(move |computing| {
+                    answer_with(shared, waiter, resp3, |reply| computation.write(computing, reply));
+                }));
             }
-            Wait::Keys(..) => {}
+            // The thread is started once the client waits.
+            Wait::Keys(..) | Wait::Asked => {}
         }
+    }
+
+    /// Has a thread make the reply of what other servers answer, for which the client waits. `write` gets
+    /// `false` if there is no such thread: then it must not wait.
+    pub(crate) fn ask_others(
+        &mut self,
+        connection: &mut Connection,
+        entry: &'static Entry,
+        args: &Args<'_>,
+        threads: &'static NetworkThreads,
+        write: impl FnOnce(bool, &mut Reply) + Send + 'static,
+    ) {
+        self.block(connection, entry, args, Box::new(Block::new(Wait::Asked, None, TimeoutReply::Null)));
+        let Some(Suspended::Blocked(blocked)) = &connection.suspended else { return };
+        let (shared, waiter, resp3) = (self.shared, blocked.waiter.clone(), connection.session.resp3);
+        threads.run("ask-nodes", move |has_thread| {
+            answer_with(shared, waiter, resp3, |reply| write(has_thread, reply));
+        });
     }
 
     /// What answers a waiter with OK, on whichever thread it is called.
@@ -142,32 +186,6 @@ impl Worker {
                 let reply = b"+OK\r\n".to_vec();
                 shared.send(waiter.thread, Mail::Served { waiter, reply, ns: 0 });
             }
-        })
-    }
-
-    /// What computes a waiter's reply and answers with it, on whichever thread it is called.
-    fn answer_with(&self, waiter: Arc<Waiter>, computation: Computation, resp3: bool) -> Job {
-        let shared = self.shared;
-        Box::new(move |computing| {
-            let started = monotonic();
-            let computed = catch_unwind(AssertUnwindSafe(|| {
-                let mut reply = Reply::new(Vec::new(), resp3);
-                computation.write(computing, &mut reply);
-                reply.into_bytes()
-            }));
-            if !waiter.serve_begin() {
-                return;
-            }
-            waiter.serve_end(true);
-            let thread = waiter.thread;
-            let mail = match computed {
-                Ok(reply) => {
-                    let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                    Mail::Served { waiter, reply, ns }
-                }
-                Err(_) => Mail::Unblock { waiter, end: WaitEnd::Panicked },
-            };
-            shared.send(thread, mail);
         })
     }
 

@@ -179,7 +179,7 @@ fn not_stale(worker: &Worker, connection: &Connection, entry: &Entry, _: &Args<'
 }
 
 fn refuse_for(worker: &Worker, connection: &Connection, entry: &Entry, reasons: &[Refusal]) -> Outcome {
-    let demands = Demands::of_request(connection, entry);
+    let demands = Demands::of_request(connection, entry, worker.routes.is_some());
     demands::refusal(worker, demands, reasons).map_or(Ok(()), |why| Err(why.of_command(worker)))
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use martlet_command::{Error, Flags, NO_REPLICAS};
+use martlet_command::{Control, Error, Flags, NO_REPLICAS};
 use martlet_script::ScriptFlags;
 
 use super::Worker;
@@ -66,7 +66,8 @@ impl Demands {
     }
 
     /// Those of a client's request; EXEC's are also those of all that it executes.
-    pub(crate) fn of_request(connection: &Connection, entry: &Entry) -> Demands {
+    /// A node of a cluster, which may be a replica, has another one change its indexes.
+    pub(crate) fn of_request(connection: &Connection, entry: &Entry, is_node: bool) -> Demands {
         let own = Demands::of_flags(entry.spec.flags);
         let queue = executed(connection, entry);
         let writes = queue.is_some_and(|queue| queue.writes);
@@ -74,7 +75,9 @@ impl Demands {
             memory: own.memory || queue.is_some_and(|queue| queue.grows),
             disk: own.disk || writes || entry.spec.flags.has(Flags::NEEDS_DISK),
             replicas: own.replicas || writes,
-            primary: any_has(connection, entry, Flags::WRITE) && !is_from_primary(connection),
+            primary: any_has(connection, entry, Flags::WRITE)
+                && !is_from_primary(connection)
+                && !(is_node && entry.spec.control == Control::ChangeIndexes),
             link: !all_have(connection, entry, Flags::STALE),
         }
     }

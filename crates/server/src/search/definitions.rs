@@ -20,7 +20,7 @@ pub fn texts(catalogue: &Catalogue) -> Vec<Definition> {
         martlet_journal::encode(&mut text, command.iter().map(|argument| &**argument));
         text.into()
     };
-    catalogue.commands().into_iter().map(encoded).collect()
+    catalogue.commands_with_version().into_iter().map(encoded).collect()
 }
 
 /// Makes the indexes of a data set that was loaded, and no others.

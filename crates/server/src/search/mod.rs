@@ -1,8 +1,11 @@
 //! Indexes of keys, and searches: the catalogue's place among files, replicas and threads.
 
+pub mod agreement;
 pub mod cursors;
 pub mod definitions;
 pub mod job;
+pub mod nodes;
+pub mod parts;
 pub mod reply;
 pub mod rows;
 pub mod settings;

@@ -10,21 +10,83 @@ use martlet_search::request::{Format, Search};
 
 use super::job::TIMED_OUT;
 
-/// Writes the results of FT.SEARCH.
-pub fn write(request: &Search, results: &Results, reply: &mut Reply) {
-    if reply.is_resp3() {
-        reply.map(5);
-        write_pairs(request, results, reply);
-    } else {
-        let extra = [request.with_scores, request.with_payloads, request.with_sort_keys, !request.no_content];
-        let replies = 1 + extra.into_iter().filter(|is_wanted| *is_wanted).count();
-        reply.array(1 + results.rows.len() * replies);
-        reply.count(results.total);
-        results.rows.iter().for_each(|row| write_row(request, row, reply));
+/// The figures beside the rows of a reply.
+#[derive(Copy, Clone, Debug)]
+pub struct Summary {
+    /// How many documents match.
+    pub total: usize,
+    /// How many rows the reply has.
+    pub rows: usize,
+    /// The search was ended early.
+    pub is_partial: bool,
+}
+
+impl Summary {
+    fn of(results: &Results) -> Summary {
+        Summary { total: results.total, rows: results.rows.len(), is_partial: results.is_partial }
     }
 }
 
-fn write_row(request: &Search, row: &Row, reply: &mut Reply) {
+/// Writes the results of FT.SEARCH.
+pub fn write(request: &Search, results: &Results, reply: &mut Reply) {
+    write_around(request, Summary::of(results), reply, |reply| {
+        results.rows.iter().for_each(|row| write_row(request, row, reply));
+    });
+}
+
+/// Writes a reply whose rows `write_rows` writes, each as [`write_row`] does.
+pub fn write_around(
+    request: &Search,
+    summary: Summary,
+    reply: &mut Reply,
+    write_rows: impl FnOnce(&mut Reply),
+) {
+    if !reply.is_resp3() {
+        reply.array(1 + summary.rows * (1 + parts_of_row(request)));
+        reply.count(summary.total);
+        return write_rows(reply);
+    }
+    reply.map(5);
+    write_pairs(request, summary, reply, write_rows);
+}
+
+/// As [`write`] in RESP3, with a further pair that `more` writes.
+pub fn write_with(request: &Search, results: &Results, reply: &mut Reply, more: impl FnOnce(&mut Reply)) {
+    reply.map(6);
+    write_pairs(request, Summary::of(results), reply, |reply| {
+        results.rows.iter().for_each(|row| write_row(request, row, reply));
+    });
+    more(reply);
+}
+
+fn write_pairs(request: &Search, summary: Summary, reply: &mut Reply, write_rows: impl FnOnce(&mut Reply)) {
+    reply.simple("attributes");
+    reply.array(0);
+    reply.simple("total_results");
+    reply.count(summary.total);
+    reply.simple("format");
+    reply.simple(if request.query.format == Format::Expand { "EXPAND" } else { "STRING" });
+    reply.simple("results");
+    reply.array(summary.rows);
+    write_rows(reply);
+    reply.simple("warning");
+    reply.array(usize::from(summary.is_partial));
+    if summary.is_partial {
+        reply.simple(TIMED_OUT);
+    }
+}
+
+/// What a row has besides its key.
+fn parts_of_row(request: &Search) -> usize {
+    let parts = [request.with_scores, request.with_payloads, request.with_sort_keys, !request.no_content];
+    parts.into_iter().filter(|is_wanted| *is_wanted).count()
+}
+
+/// Writes a row: several replies in RESP2, a map in RESP3.
+pub fn write_row(request: &Search, row: &Row, reply: &mut Reply) {
+    if reply.is_resp3() {
+        return write_map(request, row, reply);
+    }
     reply.bulk(&row.hit.key);
     if request.with_scores {
         write_score(row, reply);
@@ -47,53 +109,30 @@ fn write_row(request: &Search, row: &Row, reply: &mut Reply) {
     }
 }
 
-/// As [`write`] in RESP3, with a further pair that `more` writes.
-pub fn write_with(request: &Search, results: &Results, reply: &mut Reply, more: impl FnOnce(&mut Reply)) {
-    reply.map(6);
-    write_pairs(request, results, reply);
-    more(reply);
-}
-
-fn write_pairs(request: &Search, results: &Results, reply: &mut Reply) {
-    reply.simple("attributes");
+fn write_map(request: &Search, row: &Row, reply: &mut Reply) {
+    reply.map(2 + parts_of_row(request));
+    reply.simple("id");
+    reply.bulk(&row.hit.key);
+    if request.with_scores {
+        reply.simple("score");
+        write_score(row, reply);
+    }
+    if request.with_payloads {
+        reply.simple("payload");
+        reply.bulk_or_null(row.hit.payload.as_deref());
+    }
+    if request.with_sort_keys {
+        reply.simple("sortkey");
+        write_sort_key(row, reply);
+    }
+    if !request.no_content {
+        reply.simple("extra_attributes");
+        let fields = row.fields.as_deref().unwrap_or_default();
+        reply.map(fields.len());
+        write_fields(fields, reply);
+    }
+    reply.simple("values");
     reply.array(0);
-    reply.simple("total_results");
-    reply.count(results.total);
-    reply.simple("format");
-    reply.simple(if request.query.format == Format::Expand { "EXPAND" } else { "STRING" });
-    reply.simple("results");
-    reply.array(results.rows.len());
-    for row in &results.rows {
-        let extra = [request.with_scores, request.with_payloads, request.with_sort_keys, !request.no_content];
-        reply.map(2 + extra.into_iter().filter(|is_wanted| *is_wanted).count());
-        reply.simple("id");
-        reply.bulk(&row.hit.key);
-        if request.with_scores {
-            reply.simple("score");
-            write_score(row, reply);
-        }
-        if request.with_payloads {
-            reply.simple("payload");
-            reply.bulk_or_null(row.hit.payload.as_deref());
-        }
-        if request.with_sort_keys {
-            reply.simple("sortkey");
-            write_sort_key(row, reply);
-        }
-        if !request.no_content {
-            reply.simple("extra_attributes");
-            let fields = row.fields.as_deref().unwrap_or_default();
-            reply.map(fields.len());
-            write_fields(fields, reply);
-        }
-        reply.simple("values");
-        reply.array(0);
-    }
-    reply.simple("warning");
-    reply.array(usize::from(results.is_partial));
-    if results.is_partial {
-        reply.simple(TIMED_OUT);
-    }
 }
 
 fn write_fields(fields: &[NamedValue], reply: &mut Reply) {

@@ -2,9 +2,15 @@
 
 use martlet_command::{Acl, Control, Error, Flags, Outcome, command};
 use martlet_indexes::Changed;
+use martlet_protocol::reply::Reply;
 
-use super::{CHANGES, DENIED, GROUP, changed, may_use, recorded};
+use super::{CHANGES, DENIED, GROUP, may_use};
 use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::refusal::Refusal;
+use crate::registry::Entry;
+use crate::runtime::request_flags::is_from_primary;
+use crate::search::agreement;
+use crate::search::nodes::{self, Nodes};
 use crate::search::temporary::delete_documents;
 
 /// The commands.
@@ -20,6 +26,8 @@ pub static COMMANDS: &[&ServerCommand] = &[
     &ALIAS_UPDATE,
     &ALIAS_DEL,
     &ALIAS_DEL_IFX,
+    &DEFINE,
+    &DEFINITIONS,
 ];
 
 /// FT.CREATE's arguments.
@@ -104,41 +112,204 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Runs a command that changes which indexes there are; the request itself is recorded. With DD the deletion
-/// of each document comes before it, and it is recorded without DD.
+/// A change that another node has ordered; see [`DEFINE`](martlet_indexes::DEFINE).
+static DEFINE: ServerCommand = command("_ft.define", -3, define as ServerHandler)
+    .syntax("version:i form ?*argument")
+    .flags(CHANGES)
+    .control(Control::ChangeIndexes)
+    .acl(Acl::WRITE.with(Acl::SEARCH))
+    .doc(
+        GROUP,
+        "8.0.0",
+        "O(N) where N is the number of indexes",
+        "Changes a node's indexes, for another node.",
+    );
+
+static DEFINITIONS: ServerCommand = command("_ft.definitions", -1, definitions as ServerHandler)
+    .syntax("?WHOLE")
+    .flags(Flags::READONLY)
+    .acl(Acl::READ.with(Acl::SEARCH))
+    .doc(
+        GROUP,
+        "8.0.0",
+        "O(N) where N is the number of indexes",
+        "Returns a node's indexes, for another node.",
+    );
+
+/// The node that orders a change.
+enum Order {
+    /// None: the server is no node of a cluster that has slots, or the change comes from the primary.
+    None,
+    /// This one.
+    Own(Option<Nodes>),
+    /// Another one.
+    Others(Nodes),
+}
+
+fn order(call: &Call<'_>) -> Result<Order, Error> {
+    let (routes, is_replica) = (call.worker.routes.as_ref(), call.worker.shared.is_replica());
+    let Some(routes) = routes.filter(|_| !is_from_primary(call.connection)) else { return Ok(Order::None) };
+    if !routes.has_owners() {
+        // The check of the role has left that to the order.
+        return if is_replica { Err(read_only(call)) } else { Ok(Order::None) };
+    }
+    if routes.leads() && !is_replica {
+        return Ok(Order::Own(Nodes::beside(call)?));
+    }
+    if call.connection.session.peer.is_some() {
+        return Err(nodes::OTHER_LEADER);
+    }
+    Nodes::all(call).map(Order::Others)
+}
+
+/// Runs a command that changes which indexes there are. In a cluster one node orders the changes, and has all
+/// others make them too.
 fn change(call: &mut Call<'_>) -> Outcome {
-    let args = call.args;
     if call.worker.keys.db() != 0 {
         return Err(Error::Fixed("Cannot create index on db != 0"));
     }
-    let words: Vec<&[u8]> = args.iter().collect();
-    let with_documents = is_drop(call) && words.get(2).is_some_and(|word| word.eq_ignore_ascii_case(b"DD"));
-    if is_drop(call) && words.len() > 3 {
+    let words: Vec<&[u8]> = call.args.iter().collect();
+    if is_drop(call.entry) && words.len() > 3 {
         return Err(Error::Arity(call.entry.spec.name));
     }
-    let named = call.worker.shared.indexes.find(words[1]).filter(|_| with_documents);
+    let named = call.worker.shared.indexes.find(words[1]).filter(|_| drops_documents(call, &words));
     if named.is_some_and(|index| !may_use(call, &index, true)) {
         return Err(DENIED);
     }
-    match changed(call)? {
-        Changed::No => {
-            call.reply.ok();
-            return Ok(());
+    change_definitions(call)
+}
+
+/// Makes the change of definitions that a request asks for: in a cluster at all nodes.
+pub(super) fn change_definitions(call: &mut Call<'_>) -> Outcome {
+    let words: Vec<&[u8]> = call.args.iter().collect();
+    match order(call)? {
+        Order::None => {
+            let made = make(call, &words, 0)?;
+            made.write(call.reply);
+            Ok(())
         }
-        Changed::Dropped(index) if with_documents => {
-            let worker = &mut *call.worker;
-            delete_documents(&mut worker.keys, &index, |keys, key| {
-                keys.effects.replace(0, || [b"DEL".as_slice(), key.bytes]);
-            });
-            worker.keys.effects.replace(0, || [words[0], words[1]]);
+        Order::Own(others) => {
+            let indexes = call.worker.shared.indexes;
+            let [version, base] =
+                [indexes.next_version(), indexes.version()].map(|number| number.to_string());
+            let own = [martlet_indexes::DEFINE, version.as_bytes(), b"ONE", base.as_bytes()];
+            let words = [own.as_slice(), &words].concat();
+            let made = make(call, &words, own.len())?;
+            match others.filter(|_| made != Made::Nothing) {
+                None => made.write(call.reply),
+                Some(others) => {
+                    let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+                    others.answer(call, move |has_thread, reply| {
+                        match agreement::publish(others, has_thread, &words) {
+                            None => made.write(reply),
+                            Some(error) => reply.error(error),
+                        }
+                    });
+                }
+            }
+            Ok(())
         }
-        Changed::Yes | Changed::Dropped(_) | Changed::Terms(_) => {}
+        Order::Others(nodes) => {
+            let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+            nodes.answer(call, move |has_thread, reply| agreement::forward(nodes, has_thread, &words, reply));
+            Ok(())
+        }
     }
-    recorded(call);
+}
+
+/// The outcome of a change.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Made {
+    /// Nothing was to do.
+    Nothing,
+    /// It was made.
+    Change,
+    /// As many terms of a dictionary were added or deleted.
+    Terms(usize),
+}
+
+impl Made {
+    fn write(self, reply: &mut Reply) {
+        match self {
+            Made::Nothing | Made::Change => reply.ok(),
+            Made::Terms(count) => reply.count(count),
+        }
+    }
+}
+
+fn define(call: &mut Call<'_>) -> Outcome {
+    check_node(call)?;
+    if call.worker.shared.is_replica() && !is_from_primary(call.connection) {
+        return Err(read_only(call));
+    }
+    let words: Vec<&[u8]> = call.args.iter().collect();
+    // Where the change of one index begins.
+    let inner = 4.min(words.len());
+    make(call, &words, inner)?;
     call.reply.ok();
     Ok(())
 }
 
-fn is_drop(call: &Call<'_>) -> bool {
-    [DROP_INDEX.spec.name, DROP_INDEX_IFX.spec.name].contains(&call.entry.spec.name)
+fn read_only(call: &Call<'_>) -> Error {
+    Refusal::ReadOnlyReplica.of_command(call.worker)
+}
+
+/// Only nodes of the cluster send this command: a server does not know it otherwise.
+fn check_node(call: &Call<'_>) -> Outcome {
+    let is_node = call.connection.session.peer.is_some() || is_from_primary(call.connection);
+    if is_node { Ok(()) } else { Err(Error::unknown_command(&call.args)) }
+}
+
+fn definitions(call: &mut Call<'_>) -> Outcome {
+    check_node(call)?;
+    let indexes = call.worker.shared.indexes;
+    if call.argc() == 1 {
+        let (version, digest) = indexes.digest();
+        call.reply.array(2);
+        call.reply.unsigned(version);
+        call.reply.int(digest.cast_signed());
+        return Ok(());
+    }
+    let (version, commands) = indexes.definitions();
+    let words = martlet_indexes::join(&commands);
+    call.reply.array(1 + words.len());
+    call.reply.bulk(version.to_string().as_bytes());
+    words.iter().for_each(|word| call.reply.bulk(word));
+    Ok(())
+}
+
+/// Makes a change, and records it. A request of `words` is recorded, in which the
+/// command itself stands at `inner`. With DD the deletion of each document comes before it, and it is
+/// recorded without DD.
+fn make(call: &mut Call<'_>, words: &[&[u8]], inner: usize) -> Result<Made, Error> {
+    let with_documents = drops_documents(call, &words[inner..]);
+    let worker = &mut *call.worker;
+    let memory_bytes = worker.shared.index_memory_bytes();
+    let changed = worker.shared.indexes.change(words, memory_bytes);
+    let (mut recorded, mut made) = (words, Made::Change);
+    match changed.map_err(|error| Error::Text(error.to_string()))? {
+        Changed::No => return Ok(Made::Nothing),
+        Changed::Dropped(index) if with_documents => {
+            delete_documents(&mut worker.keys, &index, |keys, key| {
+                keys.effects.replace(0, || [b"DEL".as_slice(), key.bytes]);
+            });
+            recorded = &words[..words.len() - 1];
+        }
+        Changed::Terms(count) => made = Made::Terms(count),
+        Changed::Yes | Changed::Dropped(_) => {}
+    }
+    worker.keys.effects.replace(0, || recorded.iter().copied());
+    worker.keys.dirty += 1;
+    worker.keys.effects.request_ended(0, &call.args, true);
+    Ok(made)
+}
+
+fn is_drop(entry: &Entry) -> bool {
+    [DROP_INDEX.spec.name, DROP_INDEX_IFX.spec.name].contains(&entry.spec.name)
+}
+
+/// Whether a command deletes the documents of its index.
+fn drops_documents(call: &Call<'_>, words: &[&[u8]]) -> bool {
+    let [name, _, option] = words else { return false };
+    option.eq_ignore_ascii_case(b"DD") && call.worker.shared.registry.find(name).is_some_and(is_drop)
 }

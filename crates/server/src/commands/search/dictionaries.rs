@@ -1,9 +1,9 @@
 //! FT.DICTADD, FT.DICTDEL and FT.DICTDUMP: the words of spell checking, which belong to no index.
 
 use martlet_command::{Acl, Control, Error, Flags, Outcome, command};
-use martlet_indexes::Changed;
 
-use super::{CHANGES, GROUP, changed, recorded};
+use super::definitions::change_definitions;
+use super::{CHANGES, GROUP};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 
 /// The commands.
@@ -34,13 +34,7 @@ static DUMP: ServerCommand = command("ft.dictdump", 2, dump as ServerHandler)
 
 fn change(call: &mut Call<'_>) -> Outcome {
     // Dictionaries belong to no database.
-    let count = match changed(call)? {
-        Changed::Terms(count) => count,
-        _ => 0,
-    };
-    recorded(call);
-    call.reply.count(count);
-    Ok(())
+    change_definitions(call)
 }
 
 fn dump(call: &mut Call<'_>) -> Outcome {

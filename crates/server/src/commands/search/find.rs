@@ -5,14 +5,20 @@ use std::sync::Arc;
 use martlet_command::{Acl, Error, Flags, Outcome, command};
 use martlet_indexes::{Access, KeyIndex, Run};
 use martlet_protocol::reply::Reply;
+use martlet_search::merging::{Merging, Part};
 use martlet_search::request::Search;
+use martlet_search::searching::Context;
 
 use super::{GROUP, context, limits, readable_index, time_limit};
+use crate::cluster::node::ClusterNode;
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TimeLimit};
+use crate::search::nodes::{self, Nodes};
+use crate::search::parts;
+use crate::search::reply::{Summary, write_around};
 
 /// The commands.
-pub static COMMANDS: &[&ServerCommand] = &[&SEARCH];
+pub static COMMANDS: &[&ServerCommand] = &[&SEARCH, &SEARCH_PART];
 
 static SEARCH: ServerCommand = command("ft.search", -3, search as ServerHandler)
     .flags(Flags::READONLY.with(Flags::WALK))
@@ -31,10 +37,22 @@ static SEARCH: ServerCommand = command("ft.search", -3, search as ServerHandler)
     )
     .doc(GROUP, "1.0.0", "O(N)", "Searches an index.");
 
+/// A node's part of FT.SEARCH, for the node that a client has asked: its first rows, as [`parts`] has them.
+static SEARCH_PART: ServerCommand = command("_ft.search", -6, search_part as ServerHandler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::READ.with(Acl::SEARCH))
+    .syntax("slots:i protocol:i rows:i index query ?*option")
+    .doc(GROUP, "8.0.0", "O(N)", "Searches a node's part of an index, for another node.");
+
 fn search(call: &mut Call<'_>) -> Outcome {
     let words: Vec<&[u8]> = call.args.iter().collect();
     let (index, request) = parse(call, words[1], &words[2..])?;
     let (run, limit) = plan(call, index, request)?;
+    if let Some(nodes) = Nodes::of(call)? {
+        let asked = AskedSearch::new(nodes, call, &run);
+        nodes.answer(call, move |has_thread, reply| asked.answer(has_thread, reply));
+        return Ok(());
+    }
     job::run(call, run, limit)
 }
 
@@ -70,6 +88,110 @@ pub(super) fn plan(
 
 fn error(error: martlet_search::Error) -> Error {
     Error::Text(error.to_string())
+}
+
+fn search_part(call: &mut Call<'_>) -> Outcome {
+    let node = call.worker.shared.cluster().filter(|_| call.connection.session.peer.is_some());
+    let node = node.ok_or_else(|| Error::unknown_command(&call.args))?;
+    let (slots, is_resp3, rows) = (call.int(1)?.cast_unsigned(), call.int(2)? == 3, call.int(3)?);
+    if node.routes().own_slots() != slots {
+        return Err(nodes::OTHER_SLOTS);
+    }
+    let words: Vec<&[u8]> = call.args.iter().skip(4).collect();
+    let mut request = Search::parse(&words[1..], &limits(call)).map_err(error)?;
+    if !request.count_only {
+        (request.arrange.offset, request.arrange.count) = (0, u64::try_from(rows).unwrap_or(0));
+    }
+    let index = call.worker.shared.indexes.find(words[0]).ok_or(nodes::OTHER_INDEXES)?;
+    let run = Run::new(index, request, Context { is_resp3, ..context(call) }).map_err(error)?;
+    let limit = time_limit(call, run.request().query.timeout_ms);
+    job::run(call, PartRun { run, node, slots, is_resp3 }, limit)
+}
+
+/// FT.SEARCH of all nodes.
+struct AskedSearch {
+    nodes: Nodes,
+    request: Search,
+    merging: Merging,
+    /// The index, the query and the options, as the client has sent them.
+    words: Vec<Vec<u8>>,
+    is_resp3: bool,
+    kept: u64,
+}
+
+impl AskedSearch {
+    fn new(nodes: Nodes, call: &Call<'_>, run: &Run) -> AskedSearch {
+        let request = run.request().clone();
+        let kept = if request.count_only { 0 } else { request.arrange.kept(limits(call).search_results) };
+        let words = call.args.iter().skip(1).map(<[u8]>::to_vec).collect();
+        let is_resp3 = call.reply.is_resp3();
+        AskedSearch { nodes, request, merging: run.merging(), words, is_resp3, kept }
+    }
+
+    fn answer(&self, has_thread: bool, reply: &mut Reply) {
+        if !has_thread {
+            return reply.error(nodes::NO_THREAD);
+        }
+        match self.parts() {
+            Ok(parts) => self.write(parts, reply),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn parts(&self) -> Result<Vec<Part>, Vec<u8>> {
+        let rows = self.merging.rows_of_part(self.kept).to_string();
+        let protocol = if self.is_resp3 { "3" } else { "2" };
+        let answers = self.nodes.ask(self.request.query.timeout_ms, |peer| {
+            let slots = peer.slots.cast_signed().to_string();
+            let own = [SEARCH_PART.spec.name, &slots, protocol, &rows].map(|word| word.as_bytes().to_vec());
+            own.into_iter().chain(self.words.iter().cloned()).collect()
+        })?;
+        answers
+            .into_iter()
+            .map(|answer| match answer {
+                None => Ok(Part { is_partial: true, ..Part::default() }),
+                Some(answer) => answer
+                    .text()
+                    .and_then(parts::decode)
+                    .ok_or_else(|| b"ERRCLUSTER A node's answer cannot be read".to_vec()),
+            })
+            .collect()
+    }
+
+    fn write(&self, parts: Vec<Part>, reply: &mut Reply) {
+        let whole = self.merging.merge(parts, self.request.arrange.offset, self.kept);
+        let summary = Summary { total: whole.total, rows: whole.rows.len(), is_partial: whole.is_partial };
+        write_around(&self.request, summary, reply, |reply| {
+            whole.rows.iter().for_each(|row| reply.raw().extend_from_slice(&row.body));
+        });
+    }
+}
+
+/// A node's part of a search.
+struct PartRun {
+    run: Run,
+    node: &'static ClusterNode,
+    /// The fingerprint of the slots that the node is to have until the end.
+    slots: u64,
+    is_resp3: bool,
+}
+
+impl Job for PartRun {
+    fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        self.run.step(access, now_ms)
+    }
+
+    fn end_early(&mut self) {
+        self.run.end_early();
+    }
+
+    fn finish(self, reply: &mut Reply) {
+        if self.node.routes().own_slots() != self.slots {
+            return reply.error(nodes::OTHER_SLOTS.to_string());
+        }
+        let request = self.run.request().clone();
+        reply.bulk(&parts::encode(&request, &self.run.into_results(), self.is_resp3));
+    }
 }
 
 impl Job for Run {

@@ -16,14 +16,14 @@ pub mod tags;
 use std::sync::Arc;
 
 use martlet_command::{Error, Flags, Group};
-use martlet_indexes::{Changed, KeyIndex};
+use martlet_indexes::KeyIndex;
 use martlet_protocol::reply::Reply;
 use martlet_search::request::Limits;
 use martlet_search::searching::Context;
 use martlet_spec::module;
 
 use crate::search::job::TimeLimit;
-use crate::search::settings;
+use crate::search::{nodes, settings};
 
 use super::Call;
 
@@ -59,7 +59,8 @@ fn limits(call: &Call<'_>) -> Limits {
 fn context(call: &Call<'_>) -> Context {
     let results_max = limits(call).search_results;
     let bounds = settings::bounds(call.worker.config());
-    Context { results_max, is_resp3: call.reply.is_resp3(), bounds, key_filter: None }
+    let key_filter = nodes::key_filter(call.worker.shared.engine);
+    Context { results_max, is_resp3: call.reply.is_resp3(), bounds, key_filter }
 }
 
 /// The time limit of a request with this TIMEOUT.
@@ -73,23 +74,6 @@ fn may_use(call: &Call<'_>, index: &KeyIndex, writes: bool) -> bool {
     let prefixes = &rules.definition.prefixes;
     let own = prefixes.iter().all(|prefix| user.may_use_prefix(prefix, writes));
     own && (!prefixes.is_empty() || user.may_use_prefix(b"", writes))
-}
-
-/// Runs a request that changes definitions. One that has changed them is to be [`recorded`].
-///
-/// # Errors
-/// RediSearch's; nothing has changed.
-fn changed(call: &Call<'_>) -> Result<Changed, Error> {
-    let words: Vec<&[u8]> = call.args.iter().collect();
-    let shared = call.worker.shared;
-    let changed = shared.indexes.change(&words, shared.index_memory_bytes());
-    changed.map_err(|error| Error::Text(error.to_string()))
-}
-
-/// Records a request that has changed definitions: the request itself, unless others stand for it.
-fn recorded(call: &mut Call<'_>) {
-    call.worker.keys.dirty += 1;
-    call.worker.keys.effects.request_ended(0, &call.args, true);
 }
 
 /// Text that RediSearch sends as a simple string, which cannot hold a line break.

@@ -2,7 +2,8 @@
 
 use martlet_command::{Acl, Control, Error, Flags, Outcome, command};
 
-use super::{CHANGES, GROUP, changed, readable_index, recorded};
+use super::definitions::change_definitions;
+use super::{CHANGES, GROUP, readable_index};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 
 /// The commands.
@@ -25,10 +26,7 @@ const UNKNOWN: Error = Error::Fixed("Unknown index name");
 fn update(call: &mut Call<'_>) -> Outcome {
     let name = call.args.get(1).unwrap_or_default().to_vec();
     readable_index(call, &name)?.ok_or(UNKNOWN)?;
-    changed(call)?;
-    recorded(call);
-    call.reply.ok();
-    Ok(())
+    change_definitions(call)
 }
 
 fn dump(call: &mut Call<'_>) -> Outcome {

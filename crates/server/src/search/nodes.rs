@@ -1,0 +1,197 @@
+//! Requests to an index of which each node of a cluster has a part.
+//!
+//! Invariant: the parts of an answer are those of all slots, each once. The asking node tells each node by a
+//! fingerprint which slots it expects there; a node with others, before or after it has looked, refuses, and
+//! all are asked again.
+
+use std::time::{Duration, Instant};
+
+use martlet_base::clock::monotonic;
+use martlet_client::resp::Reply as Answer;
+use martlet_cluster::slots::SLOTS;
+use martlet_command::{Error, Flags};
+use martlet_engine::Engine;
+use martlet_search::exec::KeyFilter;
+
+use crate::cluster::asking;
+use crate::cluster::node::ClusterNode;
+use crate::cluster::peers::{self, Failure, Peer};
+use crate::runtime::Shared;
+use crate::runtime::call::Call;
+
+/// How long nodes are asked again that have other slots than expected, or do not know the index yet.
+pub const AGREEMENT: Duration = Duration::from_secs(5);
+/// Between two attempts.
+pub const PAUSE: Duration = Duration::from_millis(20);
+/// How much longer than its time limit a request waits for the answers of nodes that end by themselves.
+const GRACE: Duration = Duration::from_millis(250);
+/// The code of an answer after which all nodes are asked again.
+pub const TRY_AGAIN: &[u8] = b"TRYAGAIN";
+/// The answer of a node that has other slots.
+pub const OTHER_SLOTS: Error = Error::Fixed("TRYAGAIN The slots of this node have changed");
+/// The answer of a node that does not have the index yet.
+pub const OTHER_INDEXES: Error = Error::Fixed("TRYAGAIN The index is not known at this node yet");
+/// The answer of a node that does not order the changes of definitions.
+pub const OTHER_LEADER: Error = Error::Fixed("TRYAGAIN Another node orders the changes of indexes");
+/// The reply if no thread can be had.
+pub const NO_THREAD: &str = "ERR The cluster's nodes cannot be asked: no thread is left";
+
+/// The nodes to be asked for a request, if this node does not have all slots.
+#[derive(Copy, Clone)]
+pub struct Nodes {
+    shared: &'static Shared,
+    node: &'static ClusterNode,
+}
+
+/// The documents that count at this node, if not all do: slots may be on their way here.
+pub fn key_filter(engine: &'static Engine) -> Option<KeyFilter> {
+    engine.hidden.is_any().then(|| KeyFilter::new(|key| !engine.hidden.has_key(key)))
+}
+
+impl Nodes {
+    /// The nodes that the request concerns; `None`: this one alone.
+    ///
+    /// # Errors
+    /// The cluster is down, or the request is part of a transaction or script, which cannot wait.
+    pub fn of(call: &Call<'_>) -> Result<Option<Nodes>, Error> {
+        match &call.worker.routes {
+            Some(routes) if !routes.has_all_slots() => Nodes::all(call).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// All nodes of the cluster.
+    ///
+    /// # Errors
+    /// As [`Nodes::of`].
+    pub fn all(call: &Call<'_>) -> Result<Nodes, Error> {
+        let (Some(routes), Some(node)) = (&call.worker.routes, call.worker.shared.cluster()) else {
+            return Err(Error::Fixed("ERR This instance has cluster support disabled"));
+        };
+        let writes = call.entry.spec.flags.has(Flags::WRITE);
+        if let Err(why) = routes.serves_all(writes, call.worker.config()) {
+            return Err(Error::Redirect(call.worker.redirection(call.connection, why)));
+        }
+        if call.deny_blocking {
+            return Err(cannot_block(call));
+        }
+        Ok(Nodes { shared: call.worker.shared, node })
+    }
+
+    /// All nodes, if there is a primary beside this one.
+    ///
+    /// # Errors
+    /// As [`Nodes::of`].
+    pub fn beside(call: &Call<'_>) -> Result<Option<Nodes>, Error> {
+        let Some(node) = call.worker.shared.cluster() else { return Ok(None) };
+        let nodes = Nodes { shared: call.worker.shared, node };
+        if nodes.others().is_empty() {
+            return Ok(None);
+        }
+        if call.deny_blocking { Err(cannot_block(call)) } else { Ok(Some(nodes)) }
+    }
+
+    /// The nodes, for this node's own purposes.
+    pub fn new(shared: &'static Shared) -> Option<Nodes> {
+        Some(Nodes { shared, node: shared.cluster()? })
+    }
+
+    /// The server.
+    pub fn shared(self) -> &'static Shared {
+        self.shared
+    }
+
+    /// This node.
+    pub fn node(self) -> &'static ClusterNode {
+        self.node
+    }
+
+    /// All primaries but this node.
+    pub fn others(self) -> Vec<Peer> {
+        let has_tls = self.shared.config.snapshot().tls_replication;
+        let mut peers = self.node.read(|cluster| peers::primaries(cluster, has_tls));
+        peers.retain(|peer| !peer.is_me);
+        peers
+    }
+
+    /// The owner of the first slot that has one.
+    pub fn leader(self) -> Option<Peer> {
+        let has_tls = self.shared.config.snapshot().tls_replication;
+        self.node.read(|cluster| {
+            let owner = (0..SLOTS).find_map(|slot| cluster.owner(slot))?;
+            let id = cluster.node(owner).id;
+            peers::primaries(cluster, has_tls).into_iter().find(|peer| peer.id == id)
+        })
+    }
+
+    /// Has a thread answer the client, which waits. `answer` gets `false` if there is none: then it must not
+    /// ask.
+    pub fn answer(
+        self,
+        call: &mut Call<'_>,
+        answer: impl FnOnce(bool, &mut martlet_protocol::reply::Reply) + Send + 'static,
+    ) {
+        let (connection, entry, threads) = (&mut *call.connection, call.entry, &self.node.peers.threads);
+        call.worker.ask_others(connection, entry, &call.args, threads, answer);
+    }
+
+    /// Asks the primaries of all slots: for each its answer, or `None` if it has not come in time. `request`
+    /// makes a node's request.
+    ///
+    /// # Errors
+    /// A node's error, or that it cannot be reached: the reply to the client.
+    pub fn ask(
+        self,
+        timeout_ms: u64,
+        request: impl Fn(&Peer) -> Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Answer>>, Vec<u8>> {
+        let began = monotonic();
+        let limit = (timeout_ms > 0).then(|| began.checked_add(Duration::from_millis(timeout_ms))).flatten();
+        let deadline = limit.and_then(|limit| limit.checked_add(GRACE));
+        loop {
+            let has_tls = self.shared.config.snapshot().tls_replication;
+            let mut peers = self.node.read(|cluster| peers::primaries(cluster, has_tls));
+            peers.retain(|peer| peer.has_slots);
+            let answers = self.ask_once(&peers, deadline, &request);
+            let is_over = began.elapsed() >= AGREEMENT || limit.is_some_and(|limit| monotonic() >= limit);
+            match answers {
+                Err(error) if error.starts_with(TRY_AGAIN) && !is_over => std::thread::sleep(PAUSE),
+                answers => return answers,
+            }
+        }
+    }
+
+    fn ask_once(
+        self,
+        peers: &[Peer],
+        deadline: Option<Instant>,
+        request: impl Fn(&Peer) -> Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Answer>>, Vec<u8>> {
+        let requests: Vec<Vec<Vec<u8>>> = peers.iter().map(request).collect();
+        let words = requests.iter().map(|words| words.iter().map(Vec::as_slice).collect());
+        let requests: Vec<(&Peer, Vec<&[u8]>)> = peers.iter().zip(words).collect();
+        let answers = asking::ask(self.shared, self.node, &requests, deadline);
+        let mut all = Vec::with_capacity(answers.len());
+        let mut refusal = None;
+        for (peer, answer) in peers.iter().zip(answers) {
+            match answer {
+                Ok(Answer::Error(text)) if text.starts_with(TRY_AGAIN) => refusal = Some(text),
+                Ok(Answer::Error(text)) => return Err(text),
+                Ok(answer) => all.push(Some(answer)),
+                Err(Failure::TimedOut) => all.push(None),
+                Err(Failure::Unreachable(why)) => return Err(unreachable(peer, &why).into_bytes()),
+            }
+        }
+        refusal.map_or(Ok(all), Err)
+    }
+}
+
+/// The error for a node that has not answered.
+pub fn unreachable(peer: &Peer, why: &str) -> String {
+    format!("ERRCLUSTER The node at {}:{} cannot be reached: {why}", peer.host, peer.port)
+}
+
+/// RediSearch's error where a client cannot wait.
+pub fn cannot_block(call: &Call<'_>) -> Error {
+    Error::Text(format!("Cannot perform `{}`: Cannot block", call.entry.spec.name.to_uppercase()))
+}
