@@ -1,4 +1,4 @@
-//! Indexes and searches in clusters of processes: each node answers for all documents, wherever their slots are.
+//! Indexes and searches in clusters of processes: each node answers for all documents of the cluster.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -67,6 +67,8 @@ fn any_node_answers_for_all() {
     }
     assert_eq!(replies.len(), 2, "{replies:?}");
     assert!(replies.iter().any(|reply| reply == "1 d:7 #7 n 7 t hello world g g1 v abcd"), "{replies:?}");
+    assert!(nodes.iter().all(|node| node.ask(&["FT.TAGVALS", "i", "g"]) == "g0 g1 g2"));
+    assert_eq!(nodes[0].ask(&["FT.TAGVALS", "i", "t"]), "-Not a tag field");
     // Pages make the whole.
     let page = |at: u64| found(&nodes[(at % 3) as usize], &["*", "LIMIT", &(at * 30).to_string(), "30"]).1;
     let keys: Vec<String> = (0..10).flat_map(page).collect();

@@ -11,8 +11,11 @@ use martlet_client::resp::Reply as Answer;
 use martlet_cluster::slots::SLOTS;
 use martlet_command::{Error, Flags};
 use martlet_engine::Engine;
+use martlet_indexes::Access;
+use martlet_protocol::reply::Reply;
 use martlet_search::exec::KeyFilter;
 
+use super::job::Job;
 use crate::cluster::asking;
 use crate::cluster::node::ClusterNode;
 use crate::cluster::peers::{self, Failure, Peer};
@@ -126,11 +129,7 @@ impl Nodes {
 
     /// Has a thread answer the client, which waits. `answer` gets `false` if there is none: then it must not
     /// ask.
-    pub fn answer(
-        self,
-        call: &mut Call<'_>,
-        answer: impl FnOnce(bool, &mut martlet_protocol::reply::Reply) + Send + 'static,
-    ) {
+    pub fn answer(self, call: &mut Call<'_>, answer: impl FnOnce(bool, &mut Reply) + Send + 'static) {
         let (connection, entry, threads) = (&mut *call.connection, call.entry, &self.node.peers.threads);
         call.worker.ask_others(connection, entry, &call.args, threads, answer);
     }
@@ -184,6 +183,65 @@ impl Nodes {
         }
         refusal.map_or(Ok(all), Err)
     }
+}
+
+/// This node's part of a request that another node was asked, and the slots that are expected here.
+#[derive(Copy, Clone)]
+pub struct PartOf {
+    node: &'static ClusterNode,
+    slots: u64,
+}
+
+/// A job whose reply counts only if this node still has the expected slots.
+pub struct PartJob<J> {
+    of: PartOf,
+    job: J,
+}
+
+impl PartOf {
+    /// The part that a request is about, whose first argument is the fingerprint of the slots.
+    ///
+    /// # Errors
+    /// The client is no node of the cluster, or this node has other slots.
+    pub fn check(call: &Call<'_>) -> Result<PartOf, Error> {
+        let node = call.worker.shared.cluster().filter(|_| call.connection.session.peer.is_some());
+        let node = node.ok_or_else(|| Error::unknown_command(&call.args))?;
+        let part = PartOf { node, slots: call.int(1)?.cast_unsigned() };
+        if part.is_valid() { Ok(part) } else { Err(OTHER_SLOTS) }
+    }
+
+    fn is_valid(self) -> bool {
+        self.node.routes().own_slots() == self.slots
+    }
+
+    /// The job of this part.
+    pub fn job<J: Job>(self, job: J) -> PartJob<J> {
+        PartJob { of: self, job }
+    }
+}
+
+impl<J: Job> Job for PartJob<J> {
+    fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        self.job.step(access, now_ms)
+    }
+
+    fn end_early(&mut self) {
+        self.job.end_early();
+    }
+
+    fn finish(self, reply: &mut Reply) {
+        match self.of.is_valid() {
+            true => self.job.finish(reply),
+            false => reply.error(OTHER_SLOTS.to_string()),
+        }
+    }
+}
+
+/// The request of a node's part: the command, the fingerprint of its slots, and these words.
+pub fn part_request(command: &str, peer: &Peer, words: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let slots = peer.slots.cast_signed().to_string();
+    let own = [command, &slots].map(|word| word.as_bytes().to_vec());
+    own.into_iter().chain(words.iter().cloned()).collect()
 }
 
 /// The error for a node that has not answered.

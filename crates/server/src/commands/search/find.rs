@@ -10,10 +10,9 @@ use martlet_search::request::Search;
 use martlet_search::searching::Context;
 
 use super::{GROUP, context, limits, readable_index, time_limit};
-use crate::cluster::node::ClusterNode;
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TimeLimit};
-use crate::search::nodes::{self, Nodes};
+use crate::search::nodes::{self, Nodes, PartOf, part_request};
 use crate::search::parts;
 use crate::search::reply::{Summary, write_around};
 
@@ -91,12 +90,8 @@ fn error(error: martlet_search::Error) -> Error {
 }
 
 fn search_part(call: &mut Call<'_>) -> Outcome {
-    let node = call.worker.shared.cluster().filter(|_| call.connection.session.peer.is_some());
-    let node = node.ok_or_else(|| Error::unknown_command(&call.args))?;
-    let (slots, is_resp3, rows) = (call.int(1)?.cast_unsigned(), call.int(2)? == 3, call.int(3)?);
-    if node.routes().own_slots() != slots {
-        return Err(nodes::OTHER_SLOTS);
-    }
+    let part = PartOf::check(call)?;
+    let (is_resp3, rows) = (call.int(2)? == 3, call.int(3)?);
     let words: Vec<&[u8]> = call.args.iter().skip(4).collect();
     let mut request = Search::parse(&words[1..], &limits(call)).map_err(error)?;
     if !request.count_only {
@@ -105,7 +100,7 @@ fn search_part(call: &mut Call<'_>) -> Outcome {
     let index = call.worker.shared.indexes.find(words[0]).ok_or(nodes::OTHER_INDEXES)?;
     let run = Run::new(index, request, Context { is_resp3, ..context(call) }).map_err(error)?;
     let limit = time_limit(call, run.request().query.timeout_ms);
-    job::run(call, PartRun { run, node, slots, is_resp3 }, limit)
+    job::run(call, part.job(PartRun { run, is_resp3 }), limit)
 }
 
 /// FT.SEARCH of all nodes.
@@ -141,11 +136,10 @@ impl AskedSearch {
     fn parts(&self) -> Result<Vec<Part>, Vec<u8>> {
         let rows = self.merging.rows_of_part(self.kept).to_string();
         let protocol = if self.is_resp3 { "3" } else { "2" };
-        let answers = self.nodes.ask(self.request.query.timeout_ms, |peer| {
-            let slots = peer.slots.cast_signed().to_string();
-            let own = [SEARCH_PART.spec.name, &slots, protocol, &rows].map(|word| word.as_bytes().to_vec());
-            own.into_iter().chain(self.words.iter().cloned()).collect()
-        })?;
+        let own = [protocol, &rows].map(|word| word.as_bytes().to_vec());
+        let words: Vec<Vec<u8>> = own.into_iter().chain(self.words.iter().cloned()).collect();
+        let timeout_ms = self.request.query.timeout_ms;
+        let answers = self.nodes.ask(timeout_ms, |peer| part_request(SEARCH_PART.spec.name, peer, &words))?;
         answers
             .into_iter()
             .map(|answer| match answer {
@@ -170,9 +164,6 @@ impl AskedSearch {
 /// A node's part of a search.
 struct PartRun {
     run: Run,
-    node: &'static ClusterNode,
-    /// The fingerprint of the slots that the node is to have until the end.
-    slots: u64,
     is_resp3: bool,
 }
 
@@ -186,9 +177,6 @@ impl Job for PartRun {
     }
 
     fn finish(self, reply: &mut Reply) {
-        if self.node.routes().own_slots() != self.slots {
-            return reply.error(nodes::OTHER_SLOTS.to_string());
-        }
         let request = self.run.request().clone();
         reply.bulk(&parts::encode(&request, &self.run.into_results(), self.is_resp3));
     }
