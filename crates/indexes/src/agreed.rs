@@ -130,7 +130,7 @@ impl Catalogue {
         for command in self.commands() {
             let words: Vec<&[u8]> = command.iter().map(|word| &**word).collect();
             if !wanted.contains(words.as_slice()) {
-                self.undo(&words, memory_bytes);
+                self.undo(&words);
             }
         }
         let there = self.commands();
@@ -150,13 +150,13 @@ impl Catalogue {
     }
 
     /// Drops what a command has made. Synonyms go with their index only.
-    fn undo(&self, command: &[&[u8]], memory_bytes: u64) {
+    fn undo(&self, command: &[&[u8]]) {
         let _ = match command {
             [b"FT.CREATE" | b"FT.SYNUPDATE", name, ..] => self.drop_index(name).map(drop),
             [b"FT.ALIASADD", alias, ..] => self.remove_alias(alias),
-            [b"FT.DICTADD", terms @ ..] => {
-                let words = [&[b"FT.DICTDEL".as_slice()], terms].concat();
-                self.change_one(&words, memory_bytes).map(drop)
+            [b"FT.DICTADD", name, ..] => {
+                self.change_dictionaries(|all| all.drop(name));
+                Ok(())
             }
             _ => Ok(()),
         };

@@ -129,6 +129,14 @@ impl Dictionaries {
         deleted
     }
 
+    /// Drops a dictionary.
+    pub fn drop(&mut self, name: &[u8]) {
+        if let Some(dictionary) = self.all.remove(name) {
+            self.terms -= dictionary.len();
+            self.bytes -= name.len() + TERM_OVERHEAD_BYTES + dictionary.bytes;
+        }
+    }
+
     /// The dictionary that FT.DICTDUMP asks for; the reply is [`Dictionary::terms`] (RESP2: an array, RESP3:
     /// a set of bulk strings).
     ///

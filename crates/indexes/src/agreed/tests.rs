@@ -86,11 +86,15 @@ fn any_definitions_become_those_of_another() {
         for _ in 0..random.below(30) {
             let name = ["a", "b", "c", "d"][random.below(4) as usize];
             let alias = ["x", "y"][random.below(2) as usize];
-            let command = match random.below(6) {
+            let term = random.below(4);
+            let command = match random.below(9) {
                 0 | 1 => format!("FT.CREATE {name} SCHEMA t{} TEXT", random.below(2)),
                 2 => format!("FT.ALTER {name} SCHEMA ADD n NUMERIC"),
                 3 => format!("FT.ALIASUPDATE {alias} {name}"),
                 4 => format!("FT.ALIASDEL {alias}"),
+                5 => format!("FT.SYNUPDATE {name} g{} t{term} u{term}", random.below(2)),
+                6 => format!("FT.DICTADD {alias} t{term}"),
+                7 => format!("FT.DICTDEL {alias} t{term}"),
                 _ => format!("FT.DROPINDEX {name}"),
             };
             run(&catalogues[random.below(2) as usize], &command);

@@ -69,6 +69,7 @@ fn any_node_answers_for_all() {
     assert!(replies.iter().any(|reply| reply == "1 d:7 #7 n 7 t hello world g g1 v abcd"), "{replies:?}");
     assert!(nodes.iter().all(|node| node.ask(&["FT.TAGVALS", "i", "g"]) == "g0 g1 g2"));
     assert_eq!(nodes[0].ask(&["FT.TAGVALS", "i", "t"]), "-Not a tag field");
+    words_are_everywhere(&nodes);
     // Pages make the whole.
     let page = |at: u64| found(&nodes[(at % 3) as usize], &["*", "LIMIT", &(at * 30).to_string(), "30"]).1;
     let keys: Vec<String> = (0..10).flat_map(page).collect();
@@ -87,6 +88,20 @@ fn any_node_answers_for_all() {
     for node in &nodes {
         assert_eq!((node.ask(&["FT._LIST"]), node.ask(&["DBSIZE"])), (String::new(), "0".into()));
     }
+}
+
+/// Dictionaries and synonyms are definitions, too.
+fn words_are_everywhere(nodes: &[Node]) {
+    assert_eq!(nodes[2].ask(&["FT.DICTADD", "d", "b", "a"]), "2");
+    assert_eq!(nodes[0].ask(&["FT.DICTADD", "d", "b", "c"]), "1");
+    assert_eq!(nodes[1].ask(&["FT.SYNUPDATE", "i", "g", "greeting", "hello"]), "OK");
+    for node in nodes {
+        assert_eq!(node.ask(&["FT.DICTDUMP", "d"]), "a b c");
+        until("all documents have the synonym", || {
+            node.ask(&["FT.SEARCH", "i", "greeting", "LIMIT", "0", "0"]) == "300"
+        });
+    }
+    assert_eq!(nodes[1].ask(&["FT.DICTDEL", "d", "a", "b", "c"]), "3");
 }
 
 fn resp3(nodes: &[Node]) {
