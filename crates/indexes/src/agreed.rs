@@ -123,8 +123,8 @@ impl Catalogue {
         Ok(changed)
     }
 
-    /// Makes the definitions of these commands, and drops all others. Indexes that are equal stay as they are.
-    /// What cannot be made is left out.
+    /// Makes the definitions of these commands, and drops all others. Indexes that are equal stay as they
+    /// are. What cannot be made is left out.
     fn converge(&self, commands: &[&[&[u8]]], memory_bytes: u64) {
         let wanted: HashSet<&[&[u8]]> = commands.iter().copied().collect();
         for command in self.commands() {

@@ -43,7 +43,7 @@ fn whole(indexes: &Catalogue) -> Words {
     request
 }
 
-/// Why a node has not done what it was to do.
+/// The reason why a node has not carried out a request.
 fn failure(peer: &Peer, answer: Result<Answer, Failure>) -> Option<String> {
     match answer {
         Ok(Answer::Error(text)) => {
@@ -142,8 +142,8 @@ fn state(answer: Result<Answer, Failure>) -> Option<(u64, u64)> {
     Some((u64::try_from(*version).ok()?, digest.cast_unsigned()))
 }
 
-/// Compares the definitions of all primaries with this node's. What is to change here does so by itself; the
-/// next comparison sees it.
+/// Compares the definitions of all primaries with this node's. A change of this node's definitions is left to
+/// a worker; the next comparison finds it made.
 fn compare(nodes: Nodes) {
     let indexes = nodes.shared().indexes;
     let others = nodes.others();

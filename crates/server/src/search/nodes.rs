@@ -1,8 +1,8 @@
-//! Requests to an index of which each node of a cluster has a part.
+//! Requests to an index whose parts are at the nodes of a cluster.
 //!
-//! Invariant: the parts of an answer are those of all slots, each once. The asking node tells each node by a
-//! fingerprint which slots it expects there; a node with others, before or after it has looked, refuses, and
-//! all are asked again.
+//! Invariant: the parts of an answer are those of all slots, each once. A request to a node has the
+//! fingerprint of the slots that the asking node expects there; a node with other slots, before or after its
+//! work, refuses the request, and all nodes are asked again.
 
 use std::time::{Duration, Instant};
 
@@ -127,8 +127,8 @@ impl Nodes {
         })
     }
 
-    /// Has a thread answer the client, which waits. `answer` gets `false` if there is none: then it must not
-    /// ask.
+    /// Has a thread answer the client, which waits. `answer` gets `false` if no thread can be had, and must
+    /// not ask then.
     pub fn answer(self, call: &mut Call<'_>, answer: impl FnOnce(bool, &mut Reply) + Send + 'static) {
         let (connection, entry, threads) = (&mut *call.connection, call.entry, &self.node.peers.threads);
         call.worker.ask_others(connection, entry, &call.args, threads, answer);

@@ -42,7 +42,7 @@ fn body(request: &Search, row: &Row, is_resp3: bool) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// The part of these bytes; `None` if they are none.
+/// Decodes a part; `None` if the bytes are malformed.
 pub fn decode(bytes: &[u8]) -> Option<Part> {
     let (Decoded::Array(fields), length) = resp::decode(bytes).ok()?? else { return None };
     let [Decoded::Int(total), Decoded::Int(is_partial), Decoded::Array(rows)] =

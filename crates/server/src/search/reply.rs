@@ -76,7 +76,7 @@ fn write_pairs(request: &Search, summary: Summary, reply: &mut Reply, write_rows
     }
 }
 
-/// What a row has besides its key.
+/// The number of replies that a row has besides its key.
 fn parts_of_row(request: &Search) -> usize {
     let parts = [request.with_scores, request.with_payloads, request.with_sort_keys, !request.no_content];
     parts.into_iter().filter(|is_wanted| *is_wanted).count()
