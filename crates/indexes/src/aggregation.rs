@@ -1,149 +1,439 @@
-//! FT.AGGREGATE over keys: the rows of the index pass a pipeline, which has documents read where it needs more
-//! of them than the index keeps. Between steps nothing is locked.
+//! FT.AGGREGATE over keys: the rows of an index through a pipeline, in steps between which others run, and
+//! the values that rows have of their documents.
+//!
+//! The index and the keys are looked at one after the other. A row whose document has changed or gone since
+//! it was found goes, too.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use martlet_json::path::Path;
+use martlet_json::text::to_text;
+use martlet_json::value::{Node, View};
+use martlet_keyspace::Entry;
 use martlet_search::Error;
 use martlet_search::aggregate::batch::Batch;
-use martlet_search::aggregate::pipeline::{Input, Options, Pipeline, Progress, Shown, SlotOf, Source};
+use martlet_search::aggregate::pipeline::{Input, Pipeline, Progress, Shown, SlotOf, Source as Rows};
 use martlet_search::aggregate::request::Aggregate;
-use martlet_search::aggregating::{Aggregating, Planned};
+use martlet_search::aggregate::value::{PathValue, Value};
+use martlet_search::aggregating::{Aggregating, Means, Texts};
+use martlet_search::schema::{Definition, FieldKind, Source};
 use martlet_search::searching::Context;
+use martlet_types::element::Element;
+use martlet_types::hash::Hash;
+use martlet_values::Json;
 
 use crate::access::Access;
 use crate::index::KeyIndex;
-use crate::row_values::{Fields, RowValues};
+use crate::loading::DIALECT_OF_SEVERAL_VALUES;
 
-/// Rows that a step reads or moves.
-const ROWS: usize = 256;
+/// Rows of one step: with values from keys it takes some hundred microseconds.
+const STEP_ROWS: usize = 512;
+/// Names of fields whose order is kept.
+const NAMES_MAX: usize = 1 << 16;
+/// The property that is a document's key.
+const KEY: &[u8] = b"__key";
 
 /// See the [module docs](self).
 #[derive(Debug)]
 pub struct Aggregation {
-    pipeline: Pipeline,
-    rows: Aggregating,
     index: Arc<KeyIndex>,
-    values: RowValues,
-    /// The number of rows, once it is known.
-    total: Option<u64>,
-    is_done: bool,
+    request: Aggregate,
+    aggregating: Aggregating,
+    pipeline: Pipeline,
+    reader: Reader,
+    failure: Option<Error>,
+    is_partial: bool,
 }
 
 impl Aggregation {
-    /// An aggregation that has not begun. `options` has no names that the query yields.
+    /// An aggregation that has not begun.
     ///
     /// # Errors
-    /// RediSearch's.
+    /// Those of [`Aggregating::new`].
     pub fn new(
         index: Arc<KeyIndex>,
-        request: &Aggregate,
+        request: Aggregate,
         context: Context,
-        options: Options,
+        means: Means,
     ) -> Result<Aggregation, Error> {
-        let planned = Planned::new(Arc::clone(index.index()), request, context)?;
-        let rules = index.index().rules();
-        let options = Options { yielded: planned.yielded.clone(), ..options };
-        let pipeline = Pipeline::new(request, &Fields(&rules.definition), &options)?;
-        let values = RowValues::new(&rules, request.query.dialect);
-        Ok(Aggregation {
-            rows: planned.begin(&pipeline),
-            pipeline,
-            index,
-            values,
-            total: None,
-            is_done: false,
-        })
+        let (aggregating, pipeline) = Aggregating::new(Arc::clone(index.index()), &request, context, means)?;
+        let reader = Reader::new(&index.index().rules().definition, request.query.dialect);
+        Ok(Aggregation { index, request, aggregating, pipeline, reader, failure: None, is_partial: false })
     }
 
-    /// A step towards `wanted` rows; whether they are there, or all are. After [`Access::gave_up`] nothing of
-    /// the aggregation is of use.
-    ///
-    /// # Errors
-    /// An expression, or a limit; the aggregation has ended.
-    pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64, wanted: usize) -> Result<bool, Error> {
-        // As in RediSearch, rows are counted up to the first that leaves the pipeline.
-        let counts = self.total.is_none() && !self.pipeline.is_blocking();
-        let mut source = Rows { rows: &mut self.rows, values: &self.values, access, now_ms };
-        let mut progress = Progress::Working;
-        if counts || source.rows.is_gathering() {
-            for _ in 0..ROWS {
-                let gathers = source.rows.is_gathering();
-                progress = self.pipeline.step(&mut source, if counts { 1 } else { wanted }, 1)?;
-                if gathers || progress != Progress::Working {
-                    break;
-                }
+    /// A step towards `wanted` rows; whether they are there, or all that there are. After
+    /// [`Access::gave_up`] nothing of the aggregation is of use.
+    pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64, wanted: usize) -> bool {
+        let Aggregation { aggregating, reader, pipeline, .. } = self;
+        let mut source = KeyRows { aggregating, reader, access, now_ms };
+        match pipeline.step(&mut source, wanted, STEP_ROWS) {
+            Ok(progress) => progress != Progress::Working,
+            Err(error) => {
+                self.failure = Some(error);
+                true
             }
-        } else {
-            progress = self.pipeline.step(&mut source, wanted, ROWS)?;
         }
-        if self.total.is_none() && progress != Progress::Working {
-            self.total = Some(self.pipeline.total());
-        }
-        self.is_done = progress == Progress::Done;
-        Ok(self.is_done || progress == Progress::Ready && self.pipeline.ready() >= wanted)
     }
 
-    /// The number of rows as replies show it.
-    pub fn total(&self) -> u64 {
-        self.total.unwrap_or_else(|| self.pipeline.total())
+    /// Ends the search with the documents found so far.
+    pub fn end_early(&mut self) {
+        self.is_partial = true;
+        self.pipeline.end_early();
     }
 
-    /// Whether no further row comes.
-    pub fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    /// How many rows are there.
-    pub fn ready(&self) -> usize {
-        self.pipeline.ready()
-    }
-
-    /// Up to `most` of the rows that are there, for `show`; they are given up.
-    pub fn take(&mut self, most: usize, show: impl FnMut(Shown<'_>)) {
-        self.pipeline.take(most, show);
-    }
-
-    /// The error that has ended the aggregation after some rows.
-    pub fn warning(&self) -> Option<&Error> {
-        self.pipeline.warning()
-    }
-
-    /// Whether rows have scores.
-    pub fn has_scores(&self) -> bool {
-        self.pipeline.score_slot().is_some()
+    /// The request.
+    pub fn request(&self) -> &Aggregate {
+        &self.request
     }
 
     /// The index.
     pub fn index(&self) -> &Arc<KeyIndex> {
         &self.index
     }
+
+    /// Whether it looks at keys, and not at the index alone.
+    pub fn looks_at_keys(&self) -> bool {
+        self.pipeline.has_loads()
+    }
+
+    /// Bytes that its rows take.
+    pub fn bytes(&self) -> usize {
+        self.pipeline.bytes()
+    }
+
+    /// How many rows are ready.
+    pub fn ready(&self) -> usize {
+        self.pipeline.ready()
+    }
+
+    /// The error at which it ended; the rows that are ready came before it.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    /// Whether it was ended early since the last call.
+    pub fn take_is_partial(&mut self) -> bool {
+        std::mem::take(&mut self.is_partial)
+    }
+
+    /// See [`Pipeline::take_total`].
+    pub fn take_total(&mut self, most: usize) -> u64 {
+        self.pipeline.take_total(most)
+    }
+
+    /// See [`Pipeline::take`].
+    pub fn take(&mut self, most: usize, show: impl FnMut(Shown<'_>)) {
+        self.pipeline.take(most, show);
+    }
 }
 
-/// The rows of the index with a thread's access to the keys.
-struct Rows<'a, 'k> {
-    rows: &'a mut Aggregating,
-    values: &'a RowValues,
+/// Where the pipeline's rows come from, for one step.
+struct KeyRows<'a, 'k> {
+    aggregating: &'a mut Aggregating,
+    reader: &'a mut Reader,
     access: &'a mut Access<'k>,
     now_ms: i64,
 }
 
-impl Source for Rows<'_, '_> {
+impl Rows for KeyRows<'_, '_> {
     fn fill(&mut self, batch: &mut Batch, most: usize) -> Result<bool, Error> {
-        Ok(self.rows.fill(batch, most))
+        Ok(self.aggregating.fill(batch, most))
     }
 
     fn load(&mut self, inputs: &[Input], all: Option<SlotOf<'_>>, batch: &mut Batch) -> Result<(), Error> {
-        let readings = self.values.readings(inputs);
-        let mut kept = Vec::with_capacity(batch.len());
-        for row in 0..batch.len() {
-            let filled = self.rows.key(batch.document(row)).and_then(|key| {
-                self.access.with_key(&key, self.now_ms, |entry| {
-                    self.values.fill(&key, entry, self.now_ms, &readings, all, (batch, row))
-                })
-            });
-            kept.push(filled == Some(true));
-        }
-        batch.retain(|row| kept.get(row) == Some(&true));
+        self.reader.load(inputs, all, batch, self.aggregating, (self.access, self.now_ms));
         Ok(())
     }
 }
+
+/// What a property of a document is read from.
+#[derive(Debug)]
+enum Origin {
+    Key,
+    HashField {
+        is_number: bool,
+    },
+    /// A sortable field has one value in every dialect.
+    Path {
+        path: Path,
+        has_one_value: bool,
+    },
+    /// Nothing is there.
+    Nowhere,
+}
+
+/// Reads the properties of rows from their documents.
+#[derive(Debug)]
+struct Reader {
+    source: Source,
+    gives_several: bool,
+    /// Identifiers of the schema's fields that are numbers or, of JSON, sortable.
+    fields: Vec<(Box<[u8]>, bool)>,
+    origins: HashMap<Box<[u8]>, Origin>,
+    texts: Texts,
+    /// LOAD * has filled the rows.
+    has_all: bool,
+    /// The order in which names of fields appeared.
+    names: HashMap<Box<[u8]>, usize>,
+    documents: Vec<u64>,
+    keys: Keys,
+}
+
+/// The keys of rows.
+#[derive(Debug, Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    places: Vec<Option<Range<usize>>>,
+}
+
+impl Keys {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+
+    fn push(&mut self, key: Option<&[u8]>) {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(key.unwrap_or_default());
+        self.places.push(key.map(|_| from..self.bytes.len()));
+    }
+
+    fn get(&self, row: usize) -> Option<&[u8]> {
+        self.bytes.get(self.places.get(row)?.clone()?)
+    }
+}
+
+impl Reader {
+    fn new(definition: &Definition, dialect: u32) -> Reader {
+        let source = definition.source;
+        let is_own = |field: &martlet_search::schema::Field| match source {
+            Source::Hash => matches!(field.kind, FieldKind::Numeric),
+            Source::Json => field.sortable,
+        };
+        Reader {
+            source,
+            gives_several: dialect >= DIALECT_OF_SEVERAL_VALUES,
+            fields: definition.fields.iter().map(|field| (field.identifier.clone(), is_own(field))).collect(),
+            origins: HashMap::new(),
+            texts: Texts::default(),
+            has_all: false,
+            names: HashMap::new(),
+            documents: Vec::new(),
+            keys: Keys::default(),
+        }
+    }
+
+    fn origin(&self, path: &[u8]) -> Origin {
+        if path == KEY {
+            return Origin::Key;
+        }
+        let is_own = self.fields.iter().any(|(identifier, is_own)| *is_own && **identifier == *path);
+        match self.source {
+            Source::Hash => Origin::HashField { is_number: is_own },
+            // A name that is no path of the newer kind leads nowhere.
+            Source::Json if !path.starts_with(b"$") => Origin::Nowhere,
+            Source::Json => Path::parse(path).map_or(Origin::Nowhere, |path| Origin::Path {
+                path: path.into_jsonpath(),
+                has_one_value: is_own,
+            }),
+        }
+    }
+
+    /// Fills the rows of a batch, and removes those whose documents have gone.
+    fn load(
+        &mut self,
+        inputs: &[Input],
+        all: Option<SlotOf<'_>>,
+        batch: &mut Batch,
+        aggregating: &Aggregating,
+        (access, now_ms): (&mut Access<'_>, i64),
+    ) {
+        for input in inputs {
+            if !self.origins.contains_key(&input.path) {
+                let origin = self.origin(&input.path);
+                self.origins.insert(input.path.clone(), origin);
+            }
+        }
+        self.documents.clear();
+        self.documents.extend((0..batch.len()).map(|row| batch.document(row)));
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        aggregating.keys(&self.documents, |key| keys.push(key));
+        let mut there = Vec::with_capacity(batch.len());
+        for row in 0..batch.len() {
+            let is_read = keys.get(row).and_then(|key| {
+                access.with_key(key, now_ms, |entry| {
+                    let mut document = Opened { key, entry, now_ms };
+                    document.read(self, inputs, all, batch, row)
+                })
+            });
+            there.push(is_read.flatten().is_some());
+        }
+        self.keys = keys;
+        self.has_all |= all.is_some();
+        batch.retain(|row| there.get(row) == Some(&true));
+    }
+
+    /// The value of a node of a document.
+    fn node_value(&mut self, node: Node<'_>) -> Value {
+        match node.view() {
+            View::Null => Value::Null,
+            View::Bool(bool) => Value::Number(f64::from(u8::from(bool))),
+            View::Number(number) => Value::Number(number.as_f64()),
+            View::Text(text) => self.texts.value(text.as_bytes()),
+            View::Array(_) | View::Object(_) => Value::from(&*to_text(node)),
+        }
+    }
+
+    /// The values of a path as one; none if it leads nowhere.
+    fn path_value(&mut self, nodes: &[Node<'_>], has_one_value: bool) -> Option<Value> {
+        let first = *nodes.first()?;
+        if !self.gives_several {
+            return Some(self.node_value(first));
+        }
+        if has_one_value {
+            return Some(match first.view() {
+                View::Bool(bool) => Value::from(if bool { "true" } else { "false" }),
+                _ => self.node_value(first),
+            });
+        }
+        if matches!(first.view(), View::Array(elements) if elements.is_empty()) {
+            return None;
+        }
+        let texts: Vec<Vec<u8>> = nodes.iter().map(|node| to_text(*node)).collect();
+        let text = [b"[".as_slice(), &texts.join(&b','), b"]"].concat().into();
+        // The first value of an array is that of its first element.
+        let first = match first.view() {
+            View::Array(elements) => elements.iter().next().map_or(Value::Null, |node| self.node_value(node)),
+            _ => self.node_value(first),
+        };
+        Some(Value::Path(Arc::new(PathValue { first, text })))
+    }
+
+    /// The order in which a name has appeared.
+    fn order_of(&mut self, name: &[u8]) -> usize {
+        if let Some(order) = self.names.get(name) {
+            return *order;
+        }
+        let order = self.names.len();
+        if order < NAMES_MAX {
+            self.names.insert(name.into(), order);
+        }
+        order
+    }
+}
+
+/// The key of a row, whose shard is locked.
+struct Opened<'a, 'e> {
+    key: &'a [u8],
+    entry: &'a Entry<'e>,
+    now_ms: i64,
+}
+
+impl Opened<'_, '_> {
+    /// Reads a row's properties; `None` if the key holds no document any more.
+    fn read(
+        &mut self,
+        reader: &mut Reader,
+        inputs: &[Input],
+        all: Option<SlotOf<'_>>,
+        batch: &mut Batch,
+        row: usize,
+    ) -> Option<()> {
+        let origins = std::mem::take(&mut reader.origins);
+        let is_there = match reader.source {
+            Source::Hash => self.entry.object::<Hash>().map(|hash| {
+                for input in inputs {
+                    let Some(origin) = origins.get(&input.path) else { continue };
+                    // LOAD * has the field as it stands in the hash.
+                    let is_filled = matches!(batch.row(row).get(input.slot), Some(Some(_)));
+                    if !(is_filled && reader.has_all) {
+                        set(batch, row, input, self.hash_value(reader, origin, hash, &input.path));
+                    }
+                }
+                if let Some(slot_of) = all {
+                    self.all_of_hash(reader, hash, slot_of, batch, row);
+                }
+            }),
+            Source::Json => self.entry.object::<Json>().map(|json| {
+                let root = json.0.root();
+                for input in inputs {
+                    let Some(origin) = origins.get(&input.path) else { continue };
+                    set(batch, row, input, self.json_value(reader, origin, root));
+                }
+                if let Some(slot_of) = all {
+                    let value = reader.path_value(&[root], false);
+                    put(batch, row, slot_of, b"$", value);
+                }
+            }),
+        };
+        reader.origins = origins;
+        is_there
+    }
+
+    fn hash_value(&self, reader: &mut Reader, origin: &Origin, hash: &Hash, field: &[u8]) -> Option<Value> {
+        match origin {
+            Origin::Key => Some(self.key.into()),
+            Origin::HashField { is_number } => {
+                let value = hash.get(field, self.now_ms)?.value;
+                Some(match value {
+                    Element::Int(number) if *is_number => Value::Number(number as f64),
+                    Element::Bytes(text) if *is_number => reader.texts.number_or_text(text),
+                    Element::Bytes(text) => reader.texts.value(text),
+                    Element::Int(_) => reader.texts.value(&value.to_vec()),
+                })
+            }
+            Origin::Path { .. } | Origin::Nowhere => None,
+        }
+    }
+
+    fn json_value(&self, reader: &mut Reader, origin: &Origin, root: Node<'_>) -> Option<Value> {
+        match origin {
+            Origin::Key => Some(self.key.into()),
+            Origin::Path { path, has_one_value } => {
+                reader.path_value(&path.nodes(root).unwrap_or_default(), *has_one_value)
+            }
+            Origin::HashField { .. } | Origin::Nowhere => None,
+        }
+    }
+
+    /// All fields of a hash, in the order in which their names have first appeared.
+    fn all_of_hash(
+        &self,
+        reader: &mut Reader,
+        hash: &Hash,
+        slot_of: SlotOf<'_>,
+        batch: &mut Batch,
+        row: usize,
+    ) {
+        let mut fields: Vec<(usize, Vec<u8>, Value)> = Vec::new();
+        for field in hash.iter().filter(|field| field.is_live(self.now_ms)) {
+            let name = field.name.to_vec();
+            fields.push((reader.order_of(&name), name, reader.texts.value(&field.value.to_vec())));
+        }
+        fields.sort_by_key(|(order, ..)| *order);
+        for (_, name, value) in fields {
+            put(batch, row, slot_of, &name, Some(value));
+        }
+    }
+}
+
+fn set(batch: &mut Batch, row: usize, input: &Input, value: Option<Value>) {
+    if let Some(place) = batch.row_mut(row).get_mut(input.slot) {
+        *place = value;
+    }
+}
+
+/// Sets the property of a name, which may have no slot.
+fn put(batch: &mut Batch, row: usize, slot_of: SlotOf<'_>, name: &[u8], value: Option<Value>) {
+    let Some(value) = value else { return };
+    match slot_of(name).and_then(|slot| batch.row_mut(row).get_mut(slot)) {
+        Some(place) => *place = Some(value),
+        None => batch.push_extra(row, name.into(), value),
+    }
+}
+
+#[cfg(test)]
+mod tests;

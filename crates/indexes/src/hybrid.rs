@@ -113,12 +113,16 @@ impl HybridRun {
             steps,
             add_scores: false,
             with_scores: false,
+            with_sort_keys: false,
+            with_payloads: false,
+            no_content: false,
             count_only: request.tail.count_only,
             cursor: None,
         };
         let scores = [Some(&names.fused), names.search.as_ref(), names.vector.as_ref()];
         let yielded = std::iter::once(KEY.into()).chain(scores.into_iter().flatten().cloned()).collect();
-        let options = Options { yielded, results_max, memory_max_bytes: MEMORY_MAX, seed: 0 };
+        let loads_names = definition.source == DocumentSource::Hash;
+        let options = Options { loads_names, yielded, results_max, memory_max_bytes: MEMORY_MAX, seed: 0 };
         let pipeline = Pipeline::new(&tail, &Fields(definition), &options)?;
         let (timeout_ms, dialect) = (request.query.timeout_ms, request.query.dialect);
         let rows = Rows {
@@ -166,7 +170,7 @@ impl HybridRun {
             return Ok(false);
         }
         if self.has_groups {
-            self.results.total = self.pipeline.total();
+            self.results.total = self.pipeline.take_total(usize::MAX);
         }
         let (rows, hidden) = (&mut self.results.rows, &self.hidden);
         self.pipeline.take(usize::MAX, |row| {

@@ -23,7 +23,7 @@ use martlet_types::hash::Hash;
 use martlet_values::Json;
 
 /// The dialect from which on paths give all of their values.
-const DIALECT_OF_SEVERAL_VALUES: u32 = 3;
+pub(crate) const DIALECT_OF_SEVERAL_VALUES: u32 = 3;
 
 /// A field's value as a result shows it.
 #[derive(Clone, Debug, PartialEq)]

@@ -237,8 +237,8 @@ pub struct Shared<W> {
     pub computations: Computations,
     /// The indexes over the keys.
     pub indexes: &'static Catalogue,
-    /// Aggregations that are read in parts.
-    pub cursors: Cursors,
+    /// Aggregations that clients read on with FT.CURSOR.
+    pub cursors: Arc<Cursors>,
     /// Raised for the end: threads leave their loops.
     pub stopping: AtomicBool,
     /// Copies of the listening sockets, with their tags: none accepts once the server ends.
@@ -326,7 +326,7 @@ impl<W> Shared<W> {
             pending_shutdown: PendingShutdown::default(),
             is_cron_paused: AtomicBool::new(false),
             blocked_clients: AtomicU64::new(0),
-            cursors: Cursors::default(),
+            cursors: Arc::default(),
             computations: Computations::new(engine, threads * NUMBERS_PER_THREAD),
             indexes,
             stopping: AtomicBool::new(false),

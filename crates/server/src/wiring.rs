@@ -51,6 +51,7 @@ fn every_100_ms(worker: &mut Worker, is_second_over: bool) {
         worker.end_temporary_indexes();
         if is_second_over {
             crate::search::agreement::look(worker);
+            worker.shared.cursors.end_due(worker.shared.indexes, worker.now_ms);
         }
     }
 }

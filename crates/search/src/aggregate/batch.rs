@@ -1,7 +1,6 @@
 //! Rows between the steps of an aggregation: many at a time, in one allocation.
 
 use super::value::Value;
-use std::collections::HashMap;
 
 /// Rows of equal width.
 #[derive(Debug, Default)]
@@ -17,11 +16,6 @@ impl Batch {
     /// No rows of `width` slots.
     pub fn new(width: usize) -> Self {
         Batch { width, ..Batch::default() }
-    }
-
-    /// The slots of a row.
-    pub fn width(&self) -> usize {
-        self.width
     }
 
     /// How many rows there are.
@@ -78,38 +72,9 @@ impl Batch {
         }
     }
 
-    /// Takes up to `most` rows of `source`, which has the same width, from its row `from` on; how many. What is
-    /// taken is empty there.
-    pub fn take_rows(&mut self, source: &mut Batch, from: usize, most: usize) -> usize {
-        let end = source.len().min(from.saturating_add(most));
-        for row in from..end {
-            let taken = self.push(source.document(row));
-            for (place, value) in taken.iter_mut().zip(source.row_mut(row)) {
-                *place = value.take();
-            }
-            let own = self.documents.len() - 1;
-            for (name, value) in source.extra.get_mut(row).map(std::mem::take).unwrap_or_default() {
-                self.push_extra(own, name, value);
-            }
-        }
-        end.saturating_sub(from)
-    }
-
     /// The fields of a row that have no slot.
     pub fn extra(&self, row: usize) -> &[(Box<[u8]>, Value)] {
         self.extra.get(row).map_or(&[], Vec::as_slice)
-    }
-
-    /// Puts the fields without a slot into the order in which their names have appeared, in all rows so far.
-    pub fn order_extra(&mut self, appeared: &mut HashMap<Box<[u8]>, usize>) {
-        for fields in &mut self.extra {
-            for (name, _) in fields.iter() {
-                if !appeared.contains_key(name) {
-                    appeared.insert(name.clone(), appeared.len());
-                }
-            }
-            fields.sort_by_key(|(name, _)| appeared.get(name).copied());
-        }
     }
 
     /// Keeps the rows for which `is_kept` holds, in their order.

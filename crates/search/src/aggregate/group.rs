@@ -75,11 +75,6 @@ impl Grouper {
         Grouper { slots, keys, reducers, members: Vec::new(), drained: 0 }
     }
 
-    /// Whether the order of rows is seen in the groups' values.
-    pub(super) fn wants_order(&self) -> bool {
-        self.reducers.iter().any(Reducer::wants_order)
-    }
-
     /// How many groups there are.
     pub(super) fn len(&self) -> usize {
         self.keys.hashes.len()

@@ -1,4 +1,5 @@
-//! Values as keys of tables: two values are one key if they are of one type and equal.
+//! Values as keys of tables: two values are one key if they are of one type and equal. Of a path the first
+//! value counts, as in RediSearch.
 
 use super::value::Value;
 use martlet_base::hash::hash_bytes;
@@ -9,6 +10,7 @@ pub(super) fn hash_value(value: &Value) -> u64 {
         Value::Null => 1,
         Value::Number(number) => hash_bytes(&canonical(*number).to_le_bytes()),
         Value::Text(text) => hash_bytes(text),
+        Value::Path(path) => hash_value(&path.first),
         Value::Array(values) => values.iter().fold(2, |hash, value| mix(hash, hash_value(value))),
     }
 }
@@ -25,7 +27,7 @@ fn canonical(number: f64) -> u64 {
 
 /// Whether two values are one group: of one type, and equal.
 pub(super) fn is_same(one: &Value, two: &Value) -> bool {
-    match (one, two) {
+    match (one.single(), two.single()) {
         (Value::Null, Value::Null) => true,
         (Value::Number(one), Value::Number(two)) => canonical(*one) == canonical(*two),
         (Value::Text(one), Value::Text(two)) => one == two,

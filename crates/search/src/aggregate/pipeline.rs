@@ -10,7 +10,6 @@ use super::request::Aggregate;
 use super::stage::Stage;
 use super::value::Value;
 use crate::Error;
-use std::collections::HashMap;
 
 pub use super::stage::{Input, InputSource, Options, Property, Schema};
 
@@ -66,13 +65,50 @@ pub struct Pipeline {
     phase: Phase,
     batch: Batch,
     results: Batch,
+    /// Results that have been taken.
+    taken: usize,
     results_bytes: usize,
+    /// The error at which the pipeline ended, until it has been returned.
+    failure: Option<Error>,
     scratch: Scratch,
     memory_max_bytes: usize,
     total: u64,
-    warning: Option<Error>,
-    /// The names of fields without a slot, numbered in the order in which they have appeared.
-    appeared: HashMap<Box<[u8]>, usize>,
+    counted: Counted,
+}
+
+/// How many rows of the source there were up to each result, where results come while rows are read. With a
+/// stage that waits for all rows there is one count, of the rows or groups.
+#[derive(Debug, Default)]
+struct Counted {
+    is_by_result: bool,
+    /// The documents of the batch that is under way, and the rows before it.
+    documents: Vec<u64>,
+    before: u64,
+    of_results: Vec<u64>,
+    /// Rows that are a part of former totals.
+    told: u64,
+}
+
+impl Counted {
+    fn begin(&mut self, batch: &Batch, before: u64) {
+        if self.is_by_result {
+            self.documents.clear();
+            self.documents.extend((0..batch.len()).map(|row| batch.document(row)));
+            self.before = before;
+        }
+    }
+
+    /// Rows of the batch that have become results, in their order.
+    fn add(&mut self, batch: &Batch) {
+        if self.is_by_result {
+            let mut documents = self.documents.iter();
+            for row in 0..batch.len() {
+                documents.find(|document| **document == batch.document(row));
+                let passed = self.documents.len() - documents.len();
+                self.of_results.push(self.before + passed as u64);
+            }
+        }
+    }
 }
 
 impl Pipeline {
@@ -83,18 +119,20 @@ impl Pipeline {
     /// RediSearch's, for properties that there are not, expressions and reducers.
     pub fn new(request: &Aggregate, schema: &dyn Schema, options: &Options) -> Result<Pipeline, Error> {
         let plan = plan::build(request, schema, options)?;
+        let is_by_result = !plan.stages.iter().any(Stage::is_blocking);
         let width = plan.sections.last().map_or(0, |section| section.names.len());
         Ok(Pipeline {
             plan,
             phase: Phase::Reading,
             batch: Batch::default(),
             results: Batch::new(width),
+            taken: 0,
             results_bytes: 0,
+            failure: None,
             scratch: Scratch::default(),
             memory_max_bytes: options.memory_max_bytes,
             total: 0,
-            warning: None,
-            appeared: HashMap::new(),
+            counted: Counted { is_by_result, ..Counted::default() },
         })
     }
 
@@ -108,78 +146,78 @@ impl Pipeline {
         self.plan.terms_slot
     }
 
-    /// The slot for a row's score, which replies show beside its properties; none: it is not wanted.
-    pub fn score_slot(&self) -> Option<Slot> {
-        self.plan.score_slot
+    /// The total of a reply with `most` of the rows that are ready, as RediSearch counts: the rows of the
+    /// source up to the first one, or all rows or groups where a stage waits for them; each counts once. To
+    /// be asked for before the rows are taken.
+    pub fn take_total(&mut self, most: usize) -> u64 {
+        let Counted { is_by_result, of_results, told, .. } = &mut self.counted;
+        let end = self.results.len().min(self.taken.saturating_add(most));
+        let results = of_results.get(self.taken..end).unwrap_or_default();
+        match (*is_by_result, results) {
+            (true, [first, .., last]) => first.saturating_sub(std::mem::replace(told, *last)),
+            (true, [only]) => only.saturating_sub(std::mem::replace(told, *only)),
+            _ => self.total.saturating_sub(std::mem::replace(told, self.total)),
+        }
     }
 
-    /// How many slots a row of the source has.
-    pub fn scanned_width(&self) -> usize {
-        self.width(0)
+    /// Whether rows are loaded from their documents.
+    pub fn has_loads(&self) -> bool {
+        self.plan.stages.iter().any(|stage| matches!(stage, Stage::Load { .. }))
     }
 
-    /// The error that has ended the pipeline after some rows.
-    pub fn warning(&self) -> Option<&Error> {
-        self.warning.as_ref()
+    /// Bytes that the rows, groups and results take.
+    pub fn bytes(&self) -> usize {
+        let kept = |stage: &Stage| match stage {
+            Stage::Group(grouper) => grouper.bytes(),
+            Stage::Sort(sorter) => sorter.bytes(),
+            _ => 0,
+        };
+        self.results_bytes + self.plan.stages.iter().map(kept).sum::<usize>()
     }
 
-    /// Whether rows go into groups, for which their order is nothing, before they are sorted or leave the pipeline.
-    pub fn begins_with_groups(&self) -> bool {
-        let is_of_order = |stage: &&Stage| stage.is_blocking() || matches!(stage, Stage::Limit { .. });
-        let first = self.plan.stages.iter().find(is_of_order);
-        matches!(first, Some(Stage::Group(grouper)) if !grouper.wants_order())
+    /// Reads no further rows: the results are those of the rows that there are.
+    pub fn end_early(&mut self) {
+        if self.phase == Phase::Reading {
+            self.phase = self.next_phase(0);
+        }
     }
 
-    /// Whether no row leaves the pipeline before all have come to it.
-    pub fn is_blocking(&self) -> bool {
-        self.plan.stages.iter().any(|stage| stage.is_blocking() || matches!(stage, Stage::Count))
-    }
-
-    /// Rows of the source so far, or the groups of the last GROUPBY that is complete.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// Works until `wanted` rows are ready, `budget` rows have been read or drained, or all is done.
+    /// Works until `wanted` rows are ready, `budget` rows have been read or drained, a batch of the source
+    /// was empty, or all is done.
     ///
     /// # Errors
     ///
-    /// An expression, the source, or a limit; the pipeline then ends.
+    /// An expression, the source, or a limit; the pipeline then ends. The rows before it stay ready.
     pub fn step(&mut self, source: &mut dyn Source, wanted: usize, budget: usize) -> Result<Progress, Error> {
-        let progress = self.try_step(source, wanted, budget);
-        if progress.is_err() {
+        if let Err(error) = self.work(source, wanted, budget) {
             self.phase = Phase::Done;
+            self.failure = Some(error);
         }
-        match progress {
-            // As in RediSearch: rows that have left the pipeline are the reply, and the error is a warning.
-            Err(error) if !self.results.is_empty() => {
-                self.warning = Some(error);
-                Ok(Progress::Done)
-            }
-            progress => progress,
+        if self.ready() >= wanted {
+            return Ok(Progress::Ready);
+        }
+        match self.failure.take() {
+            Some(error) => Err(error),
+            None if self.phase == Phase::Done => Ok(Progress::Done),
+            None => Ok(Progress::Working),
         }
     }
 
-    fn try_step(&mut self, source: &mut dyn Source, wanted: usize, budget: usize) -> Result<Progress, Error> {
+    fn work(&mut self, source: &mut dyn Source, wanted: usize, budget: usize) -> Result<(), Error> {
         let mut left = budget;
-        loop {
-            if self.phase == Phase::Done {
-                return Ok(Progress::Done);
-            }
-            if self.results.len() >= wanted {
-                return Ok(Progress::Ready);
-            }
-            if left == 0 {
-                return Ok(Progress::Working);
-            }
+        while left > 0 && self.phase != Phase::Done && self.ready() < wanted {
             let most = left.min(BATCH_ROWS);
             let rows = match self.phase {
-                Phase::Reading => self.read(source, most)?,
+                Phase::Reading => match self.read(source, most)? {
+                    0 => left,
+                    rows => rows,
+                },
                 Phase::Draining(stage) => self.drain(stage, source, most)?,
                 Phase::Done => 0,
             };
             left = left.saturating_sub(rows.max(1));
         }
+        Ok(())
     }
 
     fn width(&self, section: usize) -> usize {
@@ -196,6 +234,7 @@ impl Pipeline {
         batch.clear(self.width(0));
         let has_more = source.fill(&mut batch, most)?;
         let rows = batch.len();
+        self.counted.begin(&batch, self.total);
         self.total += rows as u64;
         self.pass(0, &mut batch, source)?;
         self.batch = batch;
@@ -254,7 +293,7 @@ impl Pipeline {
         let mut failure = None;
         for index in from..self.plan.stages.len() {
             if batch.is_empty() {
-                return failure.map_or(Ok(()), Err);
+                break;
             }
             let section = self.plan.sections_of_stages.get(index).copied().unwrap_or(0);
             let terms_slot = terms_slot.filter(|_| section == 0);
@@ -264,71 +303,60 @@ impl Pipeline {
                     let names = self.plan.sections.get(section);
                     let slot_of = |name: &[u8]| names.and_then(|section| section.slot_of(name));
                     source.load(inputs, all.then_some(&slot_of as SlotOf<'_>), batch)?;
-                    batch.order_extra(&mut self.appeared);
                 }
                 Stage::Apply { program, slot } => {
-                    let applied = apply(program, *slot, terms_slot, batch, &mut self.scratch, &mut memory);
-                    keep_sound(applied, batch, &mut failure);
+                    let failed = apply(program, *slot, terms_slot, batch, &mut self.scratch, &mut memory);
+                    failure = failed.map(|error| (index, error)).or(failure);
                 }
                 Stage::Filter(program) => {
-                    let filtered = filter(program, terms_slot, batch, &mut self.scratch);
-                    keep_sound(filtered, batch, &mut failure);
+                    let failed = filter(program, terms_slot, batch, &mut self.scratch);
+                    failure = failed.map(|error| (index, error)).or(failure);
                 }
                 Stage::Group(grouper) => {
                     grouper.absorb(batch)?;
-                    self.check_memory()?;
-                    return failure.map_or(Ok(()), Err);
+                    return failure.map_or_else(|| self.check_memory(), |(_, error)| Err(error));
                 }
                 Stage::Sort(sorter) => {
                     sorter.absorb(batch);
-                    self.check_memory()?;
-                    return failure.map_or(Ok(()), Err);
+                    return failure.map_or_else(|| self.check_memory(), |(_, error)| Err(error));
                 }
                 Stage::Limit { skipped, left } => limit(skipped, left, batch),
                 Stage::Count => batch.clear(0),
             }
         }
         self.results_bytes += batch.bytes();
+        self.counted.add(batch);
         self.results.append(batch);
-        self.check_memory()?;
-        failure.map_or(Ok(()), Err)
+        // A row that a LIMIT does not want is none that can fail.
+        match failure.filter(|(index, _)| !self.is_satisfied(index + 1)) {
+            Some((_, error)) => Err(error),
+            None => self.check_memory(),
+        }
     }
 
     fn check_memory(&self) -> Result<(), Error> {
-        let kept = |stage: &Stage| match stage {
-            Stage::Group(grouper) => grouper.bytes(),
-            Stage::Sort(sorter) => sorter.bytes(),
-            _ => 0,
-        };
-        let bytes = self.results_bytes + self.plan.stages.iter().map(kept).sum::<usize>();
-        if bytes > self.memory_max_bytes { Err(Memory::error()) } else { Ok(()) }
+        if self.bytes() > self.memory_max_bytes { Err(Memory::error()) } else { Ok(()) }
     }
 
     /// How many rows are there.
     pub fn ready(&self) -> usize {
-        self.results.len()
+        self.results.len() - self.taken
     }
 
-    /// Up to `most` of the rows that are there, for `show`: their properties in order, with names. They are
+    /// The first `most` rows that are ready, for `show`: their properties in order, with names. They are
     /// given up.
     pub fn take(&mut self, most: usize, mut show: impl FnMut(Shown<'_>)) {
-        let mut all = std::mem::take(&mut self.results);
-        let mut batch = Batch::new(self.width(self.plan.sections.len().saturating_sub(1)));
-        if most < all.len() {
-            batch.take_rows(&mut all, 0, most);
-            self.results.clear(batch.width());
-            self.results.take_rows(&mut all, most, usize::MAX);
-        } else {
-            batch = all;
-        }
-        self.results_bytes = self.results.bytes();
         let section = self.plan.sections.last();
-        let (score_slot, is_of_source) = (self.plan.score_slot, self.plan.sections.len() == 1);
-        for row in 0..batch.len() {
-            show(Shown { batch: &batch, row, section, score_slot, is_of_source });
+        let score_slot = self.plan.score_slot.filter(|_| self.plan.sections.len() == 1);
+        let end = self.results.len().min(self.taken.saturating_add(most));
+        for row in self.taken..end {
+            show(Shown { batch: &self.results, row, section, score_slot });
         }
-        if self.results.is_empty() {
-            self.results.clear(batch.width());
+        self.taken = end;
+        if self.ready() == 0 {
+            (self.taken, self.results_bytes) = (0, 0);
+            self.counted.of_results.clear();
+            self.results = Batch::new(section.map_or(0, |section| section.names.len()));
         }
     }
 }
@@ -339,7 +367,6 @@ pub struct Shown<'a> {
     row: usize,
     section: Option<&'a plan::Section>,
     score_slot: Option<Slot>,
-    is_of_source: bool,
 }
 
 impl<'a> Shown<'a> {
@@ -348,11 +375,11 @@ impl<'a> Shown<'a> {
         self.batch.document(self.row)
     }
 
-    /// The row's score, if that is wanted; a group has 0.
-    pub fn score(&self) -> Option<f64> {
-        let slot = self.score_slot?;
-        let own = self.batch.row(self.row).get(slot).filter(|_| self.is_of_source);
-        Some(own.and_then(Option::as_ref).and_then(Value::to_number).unwrap_or(0.0))
+    /// The score of the row's document; 0 of a group.
+    pub fn score(&self) -> f64 {
+        let value =
+            self.score_slot.and_then(|slot| self.batch.row(self.row).get(slot)?.as_ref()?.to_number());
+        value.unwrap_or(0.0)
     }
 
     /// The properties that the row has.
@@ -390,7 +417,7 @@ struct RowView<'a> {
 
 impl Row for RowView<'_> {
     fn get(&self, slot: Slot) -> Option<&Value> {
-        self.values.get(slot)?.as_ref()
+        self.values.get(slot)?.as_ref().map(Value::single)
     }
 
     fn matched_terms(&self, most: usize) -> Vec<Value> {
@@ -401,17 +428,7 @@ impl Row for RowView<'_> {
     }
 }
 
-/// An error, and the row of the batch in which it arose.
-type Failed = (usize, Error);
-
-/// Keeps the rows before the one that has failed.
-fn keep_sound(result: Result<(), Failed>, batch: &mut Batch, failure: &mut Option<Error>) {
-    if let Err((failed, error)) = result {
-        batch.retain(|row| row < failed);
-        *failure = Some(error);
-    }
-}
-
+/// Sets a property of each row; at an error the row and those behind it are removed.
 fn apply(
     program: &Program,
     slot: Slot,
@@ -419,37 +436,51 @@ fn apply(
     batch: &mut Batch,
     scratch: &mut Scratch,
     memory: &mut Memory,
-) -> Result<(), Failed> {
+) -> Option<Error> {
+    let property = program.as_property();
     for row in 0..batch.len() {
-        let value = program.evaluate(&RowView { values: batch.row(row), terms_slot }, scratch);
-        let value = value.map_err(|error| (row, error))?;
-        memory.take(value.heap_bytes()).map_err(|error| (row, error))?;
-        if let Some(place) = batch.row_mut(row).get_mut(slot) {
-            *place = Some(value);
+        let values = batch.row(row);
+        let made = program.evaluate(&RowView { values, terms_slot }, scratch).and_then(|value| {
+            // A property alone keeps all values of its path.
+            let whole = property.and_then(|slot| values.get(slot)?.clone());
+            let value = whole.unwrap_or(value);
+            memory.take(value.heap_bytes()).map(|()| value)
+        });
+        match made {
+            Ok(value) => {
+                if let Some(place) = batch.row_mut(row).get_mut(slot) {
+                    *place = Some(value);
+                }
+            }
+            Err(error) => {
+                batch.retain(|kept| kept < row);
+                return Some(error);
+            }
         }
     }
-    Ok(())
+    None
 }
 
+/// Keeps the rows that satisfy an expression; at an error the row and those behind it are removed.
 fn filter(
     program: &Program,
     terms_slot: Option<Slot>,
     batch: &mut Batch,
     scratch: &mut Scratch,
-) -> Result<(), Failed> {
-    let mut kept = Vec::with_capacity(batch.len());
-    let mut failed = Ok(());
+) -> Option<Error> {
+    let (mut kept, mut failure) = (Vec::with_capacity(batch.len()), None);
     for row in 0..batch.len() {
-        match program.evaluate(&RowView { values: batch.row(row), terms_slot }, scratch) {
+        let row = RowView { values: batch.row(row), terms_slot };
+        match program.evaluate(&row, scratch) {
             Ok(value) => kept.push(value.is_true()),
             Err(error) => {
-                failed = Err((kept.iter().filter(|kept| **kept).count(), error));
+                failure = Some(error);
                 break;
             }
         }
     }
     batch.retain(|row| kept.get(row) == Some(&true));
-    failed
+    failure
 }
 
 fn limit(skipped: &mut u64, left: &mut u64, batch: &mut Batch) {

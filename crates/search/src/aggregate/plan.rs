@@ -13,6 +13,9 @@ use crate::Error;
 use crate::request::Arrange;
 use std::collections::HashMap;
 
+/// The property that ADDSCORES adds.
+pub(super) const SCORE: &[u8] = b"__score";
+
 /// The properties of a section.
 #[derive(Debug, Default)]
 pub(super) struct Section {
@@ -44,6 +47,13 @@ impl Section {
         Ok(self.write(name))
     }
 
+    /// A slot that has no name.
+    fn hide(&mut self) -> Slot {
+        self.names.push(Box::default());
+        self.hidden.push(true);
+        self.names.len() - 1
+    }
+
     /// The slot of a name.
     pub(super) fn slot_of(&self, name: &[u8]) -> Option<Slot> {
         self.slots.get(name).copied()
@@ -65,6 +75,7 @@ pub(super) struct Plan {
     /// The properties of a row from the source.
     pub(super) scanned: Vec<Input>,
     pub(super) terms_slot: Option<Slot>,
+    /// The slot of the score, for WITHSCORES.
     pub(super) score_slot: Option<Slot>,
 }
 
@@ -121,7 +132,7 @@ impl Builder<'_> {
 
     /// The properties that the query yields.
     fn yielded(&mut self, request: &Aggregate) -> Result<(), Error> {
-        let score: Option<Box<[u8]>> = request.add_scores.then(|| Box::from(&b"__score"[..]));
+        let score: Option<Box<[u8]>> = request.add_scores.then(|| SCORE.into());
         for name in self.options.yielded.iter().chain(&score) {
             if self.schema.property(name).is_some() {
                 let name = String::from_utf8_lossy(name);
@@ -136,16 +147,15 @@ impl Builder<'_> {
             });
         }
         if request.with_scores {
-            self.plan.score_slot = Some(self.hidden());
+            let known = self.section.slot_of(SCORE);
+            let slot = known.unwrap_or_else(|| self.section.hide());
+            if known.is_none() {
+                let source = InputSource::Query;
+                self.plan.scanned.push(Input { slot, name: SCORE.into(), path: SCORE.into(), source });
+            }
+            self.plan.score_slot = Some(slot);
         }
         Ok(())
-    }
-
-    /// A slot that results do not show.
-    fn hidden(&mut self) -> Slot {
-        self.section.names.push(Box::default());
-        self.section.hidden.push(true);
-        self.section.names.len() - 1
     }
 
     /// The slot of a property that can be read without a further load.
@@ -195,7 +205,7 @@ impl Builder<'_> {
         }
         let fields = match load {
             Load::All => {
-                self.is_loaded = true;
+                self.is_loaded = self.options.loads_names;
                 self.push(Stage::Load { inputs: Vec::new(), all: true });
                 return Ok(());
             }
@@ -223,7 +233,7 @@ impl Builder<'_> {
     fn program(&mut self, text: &[u8]) -> Result<super::expression::Program, Error> {
         let expression = Expression::parse(text)?;
         if expression.has_matched_terms() && self.is_root() && self.plan.terms_slot.is_none() {
-            self.plan.terms_slot = Some(self.hidden());
+            self.plan.terms_slot = Some(self.section.hide());
         }
         let program = expression.bind(&mut |name| self.read(name))?;
         self.load_missing();

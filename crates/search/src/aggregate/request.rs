@@ -9,9 +9,6 @@ use crate::request::{Arrange, Cursor, Limits, Parser, Query};
 /// The most steps of a request: each may wrap the values of the one before it into an array.
 pub(crate) const MAX_STEPS: usize = 1000;
 
-/// The function of expressions that returns the terms of the query that a document has.
-const MATCHED_TERMS: &[u8] = b"matched_terms";
-
 /// FT.AGGREGATE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
@@ -23,6 +20,12 @@ pub struct Aggregate {
     pub add_scores: bool,
     /// WITHSCORES
     pub with_scores: bool,
+    /// WITHPAYLOADS: rows have a place for a payload, which stays empty.
+    pub with_payloads: bool,
+    /// WITHSORTKEYS: rows have a place for a sort key, which stays empty.
+    pub with_sort_keys: bool,
+    /// NOCONTENT: rows have no properties.
+    pub no_content: bool,
     /// LIMIT with a length of 0: only the count is wanted.
     pub count_only: bool,
     /// WITHCURSOR
@@ -97,20 +100,26 @@ impl Aggregate {
         let mut parser = Parser::new(arguments, limits, false)?;
         parser.options()?;
         let mut steps: Vec<Step> = Vec::new();
-        let mut late = None;
+        let (mut late, mut place) = (None, 0);
         while !parser.cursor.is_at_end() {
+            let is_first = parser.arrange.is_none();
             if parser.common()? {
+                if is_first {
+                    place = steps.len();
+                }
                 continue;
             }
             let step = step(&mut parser, &mut late)?;
-            // A SORTBY or LIMIT behind it is another step.
-            steps.extend(parser.arrange.take().map(Step::Arrange));
+            if let Step::Group(_) = step {
+                // A SORTBY or LIMIT behind it is another step. All others are where the first one stands.
+                settle(&mut parser, &mut steps, place);
+            }
             steps.push(step);
             if steps.len() > MAX_STEPS {
                 return Err(Error::new(format!("FT.AGGREGATE is limited to {MAX_STEPS} steps")));
             }
         }
-        steps.extend(parser.arrange.take().map(Step::Arrange));
+        settle(&mut parser, &mut steps, place);
         if let Some(error) = late {
             return Err(error);
         }
@@ -119,22 +128,19 @@ impl Aggregate {
             steps,
             add_scores: parser.output.add_scores,
             with_scores: parser.output.with_scores,
+            with_payloads: parser.output.with_payloads,
+            with_sort_keys: parser.output.with_sort_keys,
+            no_content: parser.output.no_content,
             count_only: parser.count_only,
             cursor: parser.cursor_options,
         })
     }
 }
 
-impl Aggregate {
-    /// Whether an expression may ask for the terms that a document has.
-    pub fn has_matched_terms(&self) -> bool {
-        let asks = |text: &[u8]| {
-            text.to_ascii_lowercase().windows(MATCHED_TERMS.len()).any(|part| part == MATCHED_TERMS)
-        };
-        self.steps.iter().any(|step| match step {
-            Step::Apply { expression, .. } | Step::Filter(expression) => asks(expression),
-            _ => false,
-        })
+/// Puts SORTBY and LIMIT among the steps.
+fn settle(parser: &mut Parser<'_>, steps: &mut Vec<Step>, place: usize) {
+    if let Some(arrange) = parser.arrange.take() {
+        steps.insert(place.min(steps.len()), Step::Arrange(arrange));
     }
 }
 
@@ -282,7 +288,7 @@ mod tests {
                 "Bad arguments for MAX: Could not convert argument to expected type".into(),
             ),
             (
-                "* SORTBY 1 @n LIMIT 0 1 SORTBY 1 @t",
+                "* SORTBY 1 @n APPLY 1 LIMIT 0 1 SORTBY 1 @t",
                 "Multiple SORTBY steps are not allowed. Sort multiple fields in a single step".into(),
             ),
             (
@@ -299,17 +305,17 @@ mod tests {
     #[test]
     fn steps_are_in_their_order_with_sorts_and_limits_joined() {
         let request = parsed(
-            "* VERBATIM LOAD 3 @t AS u GROUPBY 1 @u REDUCE sum 2 @n T REDUCE COUNT 0 AS c SORTBY 2 @c DESC MAX 3 \
-             LIMIT 1 2 APPLY @c+1 FILTER @c>1 LIMIT 0 5 WITHCURSOR COUNT 7",
+            "* VERBATIM LOAD 3 @t AS u LIMIT 0 9 GROUPBY 1 @u REDUCE sum 2 @n T REDUCE COUNT 0 AS c \
+             SORTBY 2 @c DESC MAX 3 APPLY @c+1 FILTER @c>1 LIMIT 1 2 WITHCURSOR COUNT 7",
         )
         .expect("a request");
         let [
             Step::Load(_),
+            Step::Arrange(before),
             Step::Group(group),
-            Step::Arrange(first),
+            Step::Arrange(behind),
             apply,
             Step::Filter(_),
-            Step::Arrange(last),
         ] = &request.steps[..]
         else {
             panic!("{:?}", request.steps)
@@ -317,8 +323,8 @@ mod tests {
         let names: Vec<_> =
             group.reducers.iter().map(|reduce| String::from_utf8_lossy(&reduce.name).into_owned()).collect();
         assert_eq!(names, ["__generated_aliassumn,t", "c"]);
-        assert_eq!((first.offset, first.count, last.count), (1, 2, 5));
-        assert!(first.sort.as_ref().is_some_and(|keys| keys[0].descending));
+        assert_eq!((before.count, behind.offset, behind.count), (9, 1, 2));
+        assert!(behind.sort.as_ref().is_some_and(|keys| keys[0].descending));
         assert!(matches!(apply, Step::Apply { name, .. } if **name == *b"@c+1"));
         assert_eq!(request.cursor.map(|cursor| (cursor.count, cursor.idle_ms)), Some((7, 300_000)));
         assert_eq!(parsed("* LOAD *").expect("a request").steps, [Step::Load(Load::All)]);

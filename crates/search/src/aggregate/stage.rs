@@ -22,6 +22,8 @@ pub struct Property {
 /// Limits of a pipeline, and the properties that its query adds.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Whether LOAD * adds each field by its name, as of hashes; of JSON it adds the document.
+    pub loads_names: bool,
     /// The properties that the query yields, as the distances of a KNN.
     pub yielded: Vec<Box<[u8]>>,
     /// MAXAGGREGATERESULTS

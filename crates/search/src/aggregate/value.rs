@@ -22,6 +22,17 @@ pub enum Value {
     Text(Arc<[u8]>),
     /// Several values: the values of a path, or what `split` and TOLIST make.
     Array(Arc<[Value]>),
+    /// What a path of a JSON document leads to, from dialect 3 on.
+    Path(Arc<PathValue>),
+}
+
+/// All values of a path. Expressions and orders see the first one, results all of them.
+#[derive(Debug)]
+pub struct PathValue {
+    /// The first one, which is no [`Value::Path`].
+    pub first: Value,
+    /// All of them as a JSON array.
+    pub text: Box<[u8]>,
 }
 
 impl From<f64> for Value {
@@ -49,6 +60,14 @@ impl From<Vec<Value>> for Value {
 }
 
 impl Value {
+    /// The value that expressions see: of a path its first one.
+    pub fn single(&self) -> &Value {
+        match self {
+            Value::Path(path) => &path.first,
+            value => value,
+        }
+    }
+
     /// The number that RediSearch has for the type, and shows in errors.
     pub fn type_number(&self) -> u8 {
         match self {
@@ -56,6 +75,7 @@ impl Value {
             Value::Text(_) => 3,
             Value::Null => 4,
             Value::Array(_) => 6,
+            Value::Path(path) => path.first.type_number(),
         }
     }
 
@@ -65,6 +85,7 @@ impl Value {
             Value::Number(number) => Some(*number),
             Value::Text(text) => number::parse_c(text),
             Value::Null | Value::Array(_) => None,
+            Value::Path(path) => path.first.to_number(),
         }
     }
 
@@ -72,6 +93,7 @@ impl Value {
     pub fn as_text(&self) -> Option<&[u8]> {
         match self {
             Value::Text(text) => Some(text),
+            Value::Path(path) => path.first.as_text(),
             _ => None,
         }
     }
@@ -81,6 +103,7 @@ impl Value {
         match self {
             Value::Number(number) => number::format(*number, buffer),
             Value::Text(text) => text,
+            Value::Path(path) => &path.text,
             Value::Null | Value::Array(_) => b"",
         }
     }
@@ -92,6 +115,7 @@ impl Value {
             Value::Number(number) => *number != 0.0,
             Value::Text(text) => !text.is_empty(),
             Value::Array(values) => !values.is_empty(),
+            Value::Path(path) => path.first.is_true(),
         }
     }
 
@@ -101,6 +125,7 @@ impl Value {
         match self {
             Value::Null | Value::Number(_) => 0,
             Value::Text(text) => COUNTS + text.len(),
+            Value::Path(path) => COUNTS + size_of::<PathValue>() + path.text.len() + path.first.heap_bytes(),
             Value::Array(values) => {
                 COUNTS + values.iter().map(|value| size_of::<Value>() + value.heap_bytes()).sum::<usize>()
             }
@@ -134,7 +159,7 @@ impl Value {
 
     /// Values of one type, null, and numbers; an error is the one that should be a number. None: as text.
     fn compare_as_number<'a>(&'a self, other: &'a Value) -> Option<Result<Ordering, &'a Value>> {
-        Some(Ok(match (self, other) {
+        Some(Ok(match (self.single(), other.single()) {
             (Value::Number(one), Value::Number(two)) => compare_numbers(*one, *two),
             (Value::Text(one), Value::Text(two)) => one.cmp(two),
             (Value::Null, Value::Null) => Ordering::Equal,
@@ -147,11 +172,11 @@ impl Value {
             },
             (Value::Number(one), _) => match other.to_number() {
                 Some(two) => compare_numbers(*one, two),
-                None => return Some(Err(other)),
+                None => return Some(Err(other.single())),
             },
             (_, Value::Number(two)) => match self.to_number() {
                 Some(one) => compare_numbers(one, *two),
-                None => return Some(Err(self)),
+                None => return Some(Err(self.single())),
             },
             _ => return None,
         }))
@@ -167,7 +192,7 @@ impl Value {
 
     /// Equality in an expression: never an error.
     pub fn is_equal(&self, other: &Value) -> bool {
-        match (self, other) {
+        match (self.single(), other.single()) {
             (Value::Null, Value::Null) => true,
             (Value::Null, _) | (_, Value::Null) => false,
             _ => match self.compare_as_number(other) {
@@ -186,10 +211,10 @@ fn compare_numbers(one: f64, two: f64) -> Ordering {
 
 fn compare_as_text(one: &Value, two: &Value) -> Ordering {
     fn text(value: &Value) -> Cow<'_, [u8]> {
-        match value {
+        match value.single() {
             Value::Text(text) => Cow::Borrowed(text),
             Value::Number(number) => Cow::Owned(format!("{number:.6}").into_bytes()),
-            Value::Null | Value::Array(_) => Cow::Borrowed(b""),
+            Value::Null | Value::Array(_) | Value::Path(_) => Cow::Borrowed(b""),
         }
     }
     text(one).cmp(&text(two))

@@ -22,6 +22,11 @@ pub trait Job: Send + 'static {
     /// A step; whether the job has come to its end.
     fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool;
 
+    /// Whether it goes on with earlier work, which would be lost if a thread that serves clients gave up.
+    fn is_resumed(&self) -> bool {
+        false
+    }
+
     /// The time limit is reached: the next steps lead to a reply with what is there.
     fn end_early(&mut self);
 
@@ -64,6 +69,9 @@ impl TimeLimit {
 /// # Errors
 /// The time limit. Errors of the job are in its reply.
 pub fn run(call: &mut Call<'_>, mut job: impl Job, mut limit: TimeLimit) -> Outcome {
+    if job.is_resumed() && !call.deny_blocking {
+        return leave(call, job, limit);
+    }
     let (began, now_ms) = (monotonic(), call.worker.now_ms);
     loop {
         let mut access = Access { keys: &mut call.worker.keys, outside: None };

@@ -60,20 +60,33 @@ pub fn write_with(request: &Search, results: &Results, reply: &mut Reply, more: 
 }
 
 fn write_pairs(request: &Search, summary: Summary, reply: &mut Reply, write_rows: impl FnOnce(&mut Reply)) {
+    begin_pairs(summary.total as u64, request.query.format, summary.rows, reply);
+    write_rows(reply);
+    end_map(summary.is_partial.then_some(TIMED_OUT), reply);
+}
+
+/// The map of all results, up to the first of `rows`.
+pub(super) fn begin_map(total: u64, format: Format, rows: usize, reply: &mut Reply) {
+    reply.map(5);
+    begin_pairs(total, format, rows, reply);
+}
+
+fn begin_pairs(total: u64, format: Format, rows: usize, reply: &mut Reply) {
     reply.simple("attributes");
     reply.array(0);
     reply.simple("total_results");
-    reply.count(summary.total);
+    reply.unsigned(total);
     reply.simple("format");
-    reply.simple(if request.query.format == Format::Expand { "EXPAND" } else { "STRING" });
+    reply.simple(if format == Format::Expand { "EXPAND" } else { "STRING" });
     reply.simple("results");
-    reply.array(summary.rows);
-    write_rows(reply);
+    reply.array(rows);
+}
+
+/// The map's end behind the last row.
+pub(super) fn end_map(warning: Option<&str>, reply: &mut Reply) {
     reply.simple("warning");
-    reply.array(usize::from(summary.is_partial));
-    if summary.is_partial {
-        reply.simple(TIMED_OUT);
-    }
+    reply.array(usize::from(warning.is_some()));
+    warning.iter().for_each(|warning| reply.simple(warning));
 }
 
 /// The number of replies that a row has besides its key.
@@ -152,7 +165,7 @@ fn write_fields(fields: &[NamedValue], reply: &mut Reply) {
 pub(super) fn write_value(node: Node<'_>, reply: &mut Reply) {
     match node.view() {
         View::Null => reply.null(),
-        View::Bool(bool) => reply.bool(bool),
+        View::Bool(bool) => reply.int(i64::from(bool)),
         View::Number(Number::Int(number)) => reply.int(number),
         View::Number(number) => reply.double(number.as_f64()),
         View::Text(text) => reply.bulk(text.as_bytes()),

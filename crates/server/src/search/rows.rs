@@ -1,94 +1,127 @@
-//! Rows of aggregations on the wire.
+//! Rows of FT.AGGREGATE on the wire.
 
 use martlet_base::number::NumberBuffer;
 use martlet_indexes::Aggregation;
+use martlet_json::text::parse;
 use martlet_json::value::Node;
 use martlet_protocol::reply::Reply;
 use martlet_search::aggregate::pipeline::Shown;
 use martlet_search::aggregate::value::Value;
-use martlet_search::number;
+use martlet_search::request::Format;
 
-use super::job::TIMED_OUT;
-use super::reply::write_value as write_json;
+use super::reply::{begin_map, end_map, write_value};
 
-/// How values are shown.
-#[derive(Copy, Clone, Debug)]
-pub struct Shape {
-    /// FORMAT EXPAND.
-    pub is_expanded: bool,
+/// What rows show beside their properties.
+#[derive(Copy, Clone)]
+struct Layout {
+    format: Format,
+    scores: bool,
+    payloads: bool,
+    sort_keys: bool,
+    properties: bool,
 }
 
-/// Writes up to `most` of the rows that are there.
-pub fn write(aggregation: &mut Aggregation, most: usize, shape: Shape, is_partial: bool, reply: &mut Reply) {
-    let (total, count) = (aggregation.total(), aggregation.ready().min(most));
-    let with_scores = aggregation.has_scores();
-    if !reply.is_resp3() {
-        reply.array(1 + count * (1 + usize::from(with_scores)));
-        reply.count(total as usize);
-        aggregation.take(count, |row| {
-            row.score().into_iter().for_each(|score| reply.double(score));
-            let properties: Vec<_> = row.properties().collect();
-            reply.array(2 * properties.len());
-            write_properties(&properties, shape, reply);
-        });
-        return;
+impl Layout {
+    /// Replies of a row.
+    fn width(self) -> usize {
+        [self.scores, self.payloads, self.sort_keys, self.properties]
+            .into_iter()
+            .filter(|shown| *shown)
+            .count()
     }
-    reply.map(5);
-    reply.simple("attributes");
-    reply.array(0);
-    reply.simple("total_results");
-    reply.count(total as usize);
-    reply.simple("format");
-    reply.simple(if shape.is_expanded { "EXPAND" } else { "STRING" });
-    reply.simple("results");
-    reply.array(count);
-    aggregation.take(count, |row: Shown<'_>| {
-        reply.map(2 + usize::from(with_scores));
-        if let Some(score) = row.score() {
-            reply.simple("score");
-            reply.double(score);
-        }
+}
+
+/// Writes the first `count` of an aggregation's rows that are ready, and gives them up.
+pub fn write(aggregation: &mut Aggregation, count: usize, warning: Option<&str>, reply: &mut Reply) {
+    let request = aggregation.request();
+    let layout = Layout {
+        format: request.query.format,
+        scores: request.with_scores,
+        payloads: request.with_payloads,
+        sort_keys: request.with_sort_keys,
+        properties: !request.no_content,
+    };
+    let count = count.min(aggregation.ready());
+    let total = aggregation.take_total(count);
+    if reply.is_resp3() {
+        begin_map(total, layout.format, count, reply);
+        aggregation.take(count, |row| write_map(&row, layout, reply));
+        end_map(warning, reply);
+    } else {
+        reply.array(1 + count * layout.width());
+        reply.unsigned(total);
+        aggregation.take(count, |row| write_row(&row, layout, reply));
+    }
+}
+
+fn write_row(row: &Shown<'_>, layout: Layout, reply: &mut Reply) {
+    if layout.scores {
+        reply.double(row.score());
+    }
+    if layout.payloads {
+        reply.null();
+    }
+    if layout.sort_keys {
+        reply.null();
+    }
+    if layout.properties {
+        reply.array(2 * row.properties().count());
+        write_properties(row, layout.format, reply);
+    }
+}
+
+fn write_map(row: &Shown<'_>, layout: Layout, reply: &mut Reply) {
+    reply.map(layout.width() + 1);
+    if layout.scores {
+        reply.simple("score");
+        reply.double(row.score());
+    }
+    if layout.payloads {
+        reply.simple("payload");
+        reply.null();
+    }
+    if layout.sort_keys {
+        reply.simple("sortkey");
+        reply.null();
+    }
+    if layout.properties {
         reply.simple("extra_attributes");
-        let properties: Vec<_> = row.properties().collect();
-        reply.map(properties.len());
-        write_properties(&properties, shape, reply);
-        reply.simple("values");
-        reply.array(0);
-    });
-    reply.simple("warning");
-    let warning = aggregation.warning().map(ToString::to_string);
-    reply.array(usize::from(is_partial) + usize::from(warning.is_some()));
-    if is_partial {
-        reply.simple(TIMED_OUT);
+        reply.map(row.properties().count());
+        write_properties(row, layout.format, reply);
     }
-    warning.into_iter().for_each(|warning| reply.simple(&warning.replace(['\r', '\n'], " ")));
+    reply.simple("values");
+    reply.array(0);
 }
 
-fn write_properties(properties: &[(&[u8], &Value)], shape: Shape, reply: &mut Reply) {
-    for (name, value) in properties {
+fn write_properties(row: &Shown<'_>, format: Format, reply: &mut Reply) {
+    for (name, value) in row.properties() {
         reply.bulk(name);
-        write_value(value, shape, reply);
+        write_property(value, format, reply);
     }
 }
 
-/// Writes a value. Arrays are at most as deep as reducers make them.
-pub fn write_value(value: &Value, shape: Shape, reply: &mut Reply) {
+/// Writes the value of a property.
+pub(crate) fn write_property(value: &Value, format: Format, reply: &mut Reply) {
     match value {
         Value::Null => reply.null(),
-        Value::Number(number) if shape.is_expanded => reply.double(*number),
-        Value::Number(value) => reply.bulk(number::format(*value, &mut NumberBuffer::new())),
-        // The values of a path.
-        Value::Text(text) if shape.is_expanded && text.starts_with(b"[") => {
-            match martlet_json::text::parse(text, None) {
-                Ok(values) => write_json(Node::Value(&values), reply),
-                Err(_) => reply.bulk(text),
-            }
-        }
-        Value::Text(text) => reply.bulk(text),
+        Value::Number(number) if format == Format::Expand => write_number(*number, reply),
+        Value::Path(path) if format == Format::Expand => match parse(&path.text, None) {
+            Ok(values) => write_value(Node::Value(&values), reply),
+            Err(_) => reply.bulk(&path.text),
+        },
         Value::Array(values) => {
             reply.array(values.len());
-            // As deep as an expression may nest them.
-            values.iter().for_each(|value| write_value(value, shape, reply));
+            values.iter().for_each(|value| write_property(value, format, reply));
         }
+        value => reply.bulk(value.to_text(&mut NumberBuffer::new())),
+    }
+}
+
+/// A number as such: an integer if it is one.
+fn write_number(number: f64, reply: &mut Reply) {
+    let integer = number as i64;
+    match integer as f64 == number {
+        true => reply.int(integer),
+        false => reply.double(number),
     }
 }

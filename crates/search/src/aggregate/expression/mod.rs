@@ -153,6 +153,14 @@ fn recycle<'a>(mut stack: Vec<Operand<'_>>) -> Vec<Operand<'a>> {
 }
 
 impl Program {
+    /// The slot of the property, if the expression is one and nothing else.
+    pub fn as_property(&self) -> Option<Slot> {
+        match &self.ops[..] {
+            [Op::Property(index)] => self.properties.get(*index).map(|property| property.slot),
+            _ => None,
+        }
+    }
+
     /// The expression's value for a row.
     ///
     /// # Errors

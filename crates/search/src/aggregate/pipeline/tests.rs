@@ -85,7 +85,13 @@ fn show(value: &Value) -> String {
 }
 
 fn options() -> Options {
-    Options { yielded: Vec::new(), results_max: u64::MAX, memory_max_bytes: 8 << 20, seed: 7 }
+    Options {
+        loads_names: true,
+        yielded: Vec::new(),
+        results_max: u64::MAX,
+        memory_max_bytes: 8 << 20,
+        seed: 7,
+    }
 }
 
 /// The rows, or the error; in steps of a few rows.

@@ -131,11 +131,6 @@ struct Sample {
 }
 
 impl Reducer {
-    /// Whether the order of rows is seen in the values.
-    pub(super) fn wants_order(&self) -> bool {
-        matches!(self.states, States::Firsts(_) | States::Lists(_))
-    }
-
     pub(super) fn new(kind: Kind, seed: u64) -> Self {
         let states = match kind {
             Kind::Count => States::Counts(Vec::new()),

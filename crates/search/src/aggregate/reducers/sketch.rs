@@ -20,6 +20,7 @@ fn hash_value(value: &Value, hash: u64) -> u64 {
         Value::Null => hash.wrapping_add(1),
         Value::Number(number) => fnv(&number.to_le_bytes(), hash),
         Value::Text(text) => fnv(text, hash),
+        Value::Path(path) => hash_value(&path.first, hash),
         Value::Array(values) => values.iter().fold(hash, |hash, value| hash_value(value, hash)),
     }
 }

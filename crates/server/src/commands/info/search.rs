@@ -135,11 +135,11 @@ fn memory(worker: &mut Worker, text: &mut Text) {
 }
 
 fn cursors(worker: &mut Worker, text: &mut Text) {
-    let counts = worker.shared.cursors.total();
+    let (idle, total) = worker.shared.cursors.total();
     text.title("search_cursors");
-    text.field("search_global_idle_user", counts.idle);
+    text.field("search_global_idle_user", idle);
     text.field("search_global_idle_internal", 0);
-    text.field("search_global_total_user", counts.total);
+    text.field("search_global_total_user", total);
     text.field("search_global_total_internal", 0);
 }
 

@@ -298,6 +298,7 @@ fn make(call: &mut Call<'_>, words: &[&[u8]], inner: usize) -> Result<Made, Erro
         Changed::Terms(count) => made = Made::Terms(count),
         Changed::Yes | Changed::Dropped(_) => {}
     }
+    worker.shared.cursors.end_due(worker.shared.indexes, worker.now_ms);
     worker.keys.effects.replace(0, || recorded.iter().copied());
     worker.keys.dirty += 1;
     worker.keys.effects.request_ended(0, &call.args, true);

@@ -12,7 +12,7 @@ use martlet_search::request::Format;
 use super::{GROUP, context, limits, readable_index, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TIMED_OUT};
-use crate::search::rows::{self, Shape};
+use crate::search::rows;
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&HYBRID];
@@ -44,16 +44,16 @@ fn hybrid(call: &mut Call<'_>) -> Outcome {
     let index = index.ok_or_else(|| Error::Text(format!("No such index {name}")))?;
     let request = Hybrid::parse(&words[2..], &limits(call)).map_err(text)?;
     index.count_dialect(request.query.dialect);
-    let shape = Shape { is_expanded: request.query.format == Format::Expand };
+    let format = request.query.format;
     let run = HybridRun::new(index, request, context(call)).map_err(text)?;
     let limit = time_limit(call, run.timeout_ms());
-    job::run(call, HybridJob { run, error: None, shape, began }, limit)
+    job::run(call, HybridJob { run, error: None, format, began }, limit)
 }
 
 struct HybridJob {
     run: HybridRun,
     error: Option<martlet_search::Error>,
-    shape: Shape,
+    format: Format,
     began: Instant,
 }
 
@@ -75,12 +75,12 @@ impl Job for HybridJob {
     fn finish(self, reply: &mut Reply) {
         match self.error {
             Some(error) => reply.error(error.to_string()),
-            None => write(&self.run.into_results(), self.shape, self.began, reply),
+            None => write(&self.run.into_results(), self.format, self.began, reply),
         }
     }
 }
 
-fn write(results: &HybridResults, shape: Shape, began: Instant, reply: &mut Reply) {
+fn write(results: &HybridResults, format: Format, began: Instant, reply: &mut Reply) {
     reply.map(4);
     reply.simple("total_results");
     reply.int(i64::try_from(results.total).unwrap_or(i64::MAX));
@@ -90,7 +90,7 @@ fn write(results: &HybridResults, shape: Shape, began: Instant, reply: &mut Repl
         reply.map(row.len());
         for (name, value) in row {
             reply.bulk(name);
-            rows::write_value(value, shape, reply);
+            rows::write_property(value, format, reply);
         }
     }
     reply.simple("warnings");

@@ -53,12 +53,12 @@ struct Cursors {
 
 /// Counts the cursors of the server and of an index.
 fn cursors(call: &Call<'_>, index: &KeyIndex) -> Cursors {
-    let (all, own) = call.worker.shared.cursors.counts(index);
+    let counts = call.worker.shared.cursors.counts(index);
     Cursors {
-        global_idle: all.idle,
-        global_total: all.total,
+        global_idle: counts.global_idle,
+        global_total: counts.global_total,
         index_capacity: cursors_max(call.worker.config()),
-        index_total: own.total,
+        index_total: counts.index_total,
     }
 }
 

@@ -1,0 +1,195 @@
+//! Aggregations over keys: what rows have of hashes and of JSON documents.
+
+use martlet_base::number::NumberBuffer;
+use martlet_base::random::Random;
+use martlet_engine::{Engine, Keys as EngineKeys, View as EngineView};
+use martlet_json::document::Document;
+use martlet_keyspace::{Key, Object};
+use martlet_search::request::Limits;
+use martlet_types::hash::{FieldExpiry, HashLimits};
+
+use super::*;
+use crate::catalogue::Catalogue;
+use crate::testing::definition;
+
+struct Store {
+    catalogue: &'static Catalogue,
+    keys: EngineKeys,
+}
+
+impl Store {
+    fn new(schema: &str) -> Store {
+        let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
+        let catalogue: &'static Catalogue = Box::leak(Box::new(Catalogue::new(engine, 2)));
+        assert!(engine.set_follower(catalogue));
+        catalogue.create(definition(schema)).unwrap();
+        let mut keys = EngineKeys::new(engine, 0, Random::from_entropy());
+        keys.see(EngineView { now_ms: 1, ..keys.view() });
+        Store { catalogue, keys }
+    }
+
+    fn with_key(&mut self, name: &str, work: impl FnOnce(&mut EngineKeys, &Key<'_>)) {
+        let key = Key::new(name.as_bytes());
+        let gate = &self.keys.engine().gate;
+        gate.enter(0);
+        self.keys.lock_shard(key.shard());
+        work(&mut self.keys, &key);
+        self.keys.release();
+        gate.leave(0);
+    }
+
+    fn set(&mut self, name: &str, fields: &[(&str, &str)]) {
+        self.with_key(name, |keys, key| {
+            let mut hash = keys.create::<Hash>(key).unwrap();
+            for (field, value) in fields {
+                let value = Element::parse(value.as_bytes());
+                hash.set(field.as_bytes(), value, FieldExpiry::Keep, HashLimits::default(), 1);
+            }
+        });
+    }
+
+    fn set_json(&mut self, name: &str, text: &str) {
+        let value = martlet_json::text::parse(text.as_bytes(), None).unwrap();
+        let document = Document::new(value).unwrap();
+        self.with_key(name, |keys, key| {
+            keys.set_value(key, Json(document).into_value(), None);
+        });
+    }
+
+    fn begin(&self, text: &str) -> Result<Aggregation, Error> {
+        let words: Vec<&[u8]> = text.split_whitespace().map(str::as_bytes).collect();
+        let request = Aggregate::parse(&words, &Limits { dialect: 2, ..Limits::default() })?;
+        let means = Means { results_max: u64::MAX, memory_max_bytes: 1 << 24, seed: 1 };
+        Aggregation::new(self.catalogue.find(b"i").unwrap(), request, Context::default(), means)
+    }
+
+    fn go_on(&mut self, aggregation: &mut Aggregation, wanted: usize) {
+        let mut access = Access { keys: &mut self.keys, outside: Some(0) };
+        while !aggregation.step(&mut access, 1, wanted) {}
+    }
+
+    fn rows(&mut self, text: &str) -> Vec<String> {
+        let mut aggregation = self.begin(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        self.go_on(&mut aggregation, usize::MAX);
+        assert_eq!(aggregation.take_failure(), None, "{text}");
+        shown(&mut aggregation, usize::MAX)
+    }
+}
+
+fn shown(aggregation: &mut Aggregation, most: usize) -> Vec<String> {
+    let mut rows = Vec::new();
+    aggregation.take(most, |row| {
+        let value = |value: &Value| match value {
+            Value::Null => "null".into(),
+            Value::Number(number) => format!("#{number}"),
+            value => String::from_utf8_lossy(value.to_text(&mut NumberBuffer::new())).into_owned(),
+        };
+        let pairs =
+            row.properties().map(|(name, own)| format!("{}={}", String::from_utf8_lossy(name), value(own)));
+        rows.push(pairs.collect::<Vec<_>>().join(" "));
+    });
+    rows
+}
+
+#[test]
+fn fields_of_hashes_are_numbers_where_the_schema_has_them() {
+    let mut store = Store::new("i SCHEMA t TEXT SORTABLE n NUMERIC m NUMERIC SORTABLE");
+    store.set("a", &[("t", "Hello"), ("n", "2.50"), ("m", "1"), ("x", "7")]);
+    store.set("b", &[("x", "y"), ("z", "w"), ("n", "3")]);
+    let mut rows = |text: &str| store.rows(text).join("; ");
+    assert_eq!(rows("* LOAD 5 t n m x __key"), "t=Hello n=#2.5 m=#1 x=7 __key=a; n=#3 x=y __key=b");
+    assert_eq!(rows("* APPLY exists(@t) AS e FILTER @e"), "t=hello e=#1");
+    assert_eq!(rows("* LOAD 3 n AS k APPLY @k*2 AS d"), "k=#2.5 d=#5; k=#3 d=#6");
+    assert_eq!(rows("* LOAD 1 nope"), "; ");
+    // Names come in the order in which they first appeared.
+    let all = rows("* LOAD *");
+    assert!(all.ends_with("; n=3 x=y z=w"), "{all}");
+    assert_eq!(rows("* GROUPBY 0 REDUCE SUM 1 @n AS s REDUCE COUNT 0 AS c"), "s=#5.5 c=#2");
+}
+
+#[test]
+fn paths_have_one_value_or_several_by_dialect() {
+    let mut store = Store::new("i ON JSON SCHEMA $.t AS t TEXT $.g[*] AS g TAG $.n AS n NUMERIC SORTABLE");
+    store.set_json("a", r#"{"t":"Hello","g":["x","y"],"n":1.5,"b":true,"z":null,"e":[],"o":{"k":[1,2]}}"#);
+    let mut rows = |text: &str| store.rows(text).join("; ");
+    assert_eq!(rows("* LOAD 3 t g n"), "t=Hello g=x n=#1.5");
+    assert_eq!(rows("* LOAD 3 t g n DIALECT 3"), r#"t=["Hello"] g=["x","y"] n=#1.5"#);
+    assert_eq!(rows("* LOAD 9 $.b AS b $.z AS z $.o AS o"), r#"b=#1 z=null o={"k":[1,2]}"#);
+    assert_eq!(rows("* LOAD 9 $.b AS b $.z AS z $.o.k AS o DIALECT 3"), "b=[true] z=[null] o=[[1,2]]");
+    assert_eq!(rows("* LOAD 3 $.e AS e"), "e=[]");
+    assert_eq!(rows("* LOAD 3 $.e AS e DIALECT 3"), "");
+    assert_eq!(
+        rows("* LOAD 1 g APPLY upper(@g) AS u APPLY @g AS c DIALECT 4"),
+        r#"g=["x","y"] u=X c=["x","y"]"#
+    );
+    assert_eq!(rows("* LOAD 3 t.x $[ ."), "");
+    assert!(rows("* LOAD *").starts_with(r#"$={"t":"Hello""#));
+    assert_eq!(
+        store.begin("* LOAD * APPLY @t AS u").err().unwrap().text(),
+        "Property `t` not loaded nor in pipeline"
+    );
+}
+
+#[test]
+fn rows_of_keys_that_have_gone_or_expired_are_left_out() {
+    let mut store = Store::new("i SCHEMA n NUMERIC SORTABLE");
+    for at in 0..6 {
+        store.set(&format!("d{at}"), &[("n", &at.to_string())]);
+    }
+    store.with_key("d1", |keys, key| {
+        keys.set_expiry(key, Some(1));
+    });
+    let mut aggregation = store.begin("* SORTBY 1 @n LOAD 1 @__key").unwrap();
+    assert!(aggregation.looks_at_keys());
+    store.go_on(&mut aggregation, 0);
+    store.with_key("d3", |keys, key| {
+        keys.delete(key);
+    });
+    store.go_on(&mut aggregation, usize::MAX);
+    let rows = shown(&mut aggregation, usize::MAX);
+    assert_eq!(rows.join("; "), "n=#0 __key=d0; n=#2 __key=d2; n=#4 __key=d4; n=#5 __key=d5");
+}
+
+#[test]
+fn an_error_leaves_the_rows_before_it() {
+    let mut store = Store::new("i SCHEMA n NUMERIC SORTABLE");
+    store.set("a", &[("n", "1"), ("x", "1")]);
+    store.set("b", &[("n", "2")]);
+    let error = "x: has no value, consider using EXISTS if applicable";
+    let mut aggregation = store.begin("* LOAD 1 x APPLY @x AS y").unwrap();
+    store.go_on(&mut aggregation, usize::MAX);
+    assert_eq!(aggregation.take_failure().unwrap().text(), error);
+    assert_eq!((aggregation.take_total(9), shown(&mut aggregation, 9)), (1, vec!["x=1 y=1".to_owned()]));
+    let mut aggregation = store.begin("* LOAD 1 x APPLY @x AS y LIMIT 0 1").unwrap();
+    store.go_on(&mut aggregation, usize::MAX);
+    assert_eq!(aggregation.take_failure(), None);
+    let mut aggregation = store.begin("* LOAD 1 x APPLY @x AS y GROUPBY 0 REDUCE COUNT 0").unwrap();
+    store.go_on(&mut aggregation, usize::MAX);
+    assert_eq!((aggregation.ready(), aggregation.take_failure().unwrap().text()), (0, error));
+}
+
+#[test]
+fn rows_are_taken_in_parts_and_totals_count_what_was_read_for_each() {
+    let mut store = Store::new("i SCHEMA n NUMERIC SORTABLE");
+    for at in 0..7 {
+        store.set(&format!("d{at}"), &[("n", &at.to_string())]);
+    }
+    for (text, wanted) in [
+        ("* APPLY @n AS m", vec![(1, 3), (1, 3), (1, 1)]),
+        ("* FILTER @n>1", vec![(3, 3), (1, 2)]),
+        ("* SORTBY 1 @n", vec![(7, 3), (0, 3), (0, 1)]),
+        ("* SORTBY 1 @n LIMIT 1 6", vec![(7, 3), (0, 3), (0, 0)]),
+        ("* LIMIT 0 0", vec![(7, 0)]),
+    ] {
+        let (mut aggregation, mut parts) = (store.begin(text).unwrap(), Vec::new());
+        loop {
+            store.go_on(&mut aggregation, 3);
+            let goes_on = aggregation.ready() >= 3;
+            parts.push((aggregation.take_total(3), shown(&mut aggregation, 3).len()));
+            if !goes_on {
+                break;
+            }
+        }
+        assert_eq!(parts, wanted, "{text}");
+    }
+}
