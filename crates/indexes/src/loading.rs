@@ -57,7 +57,7 @@ pub struct Read {
     pub name: Box<[u8]>,
     /// Its value.
     pub value: Loaded,
-    /// What may be done with it.
+    /// Whether SUMMARIZE and HIGHLIGHT apply to it.
     pub nature: Nature,
 }
 
@@ -110,8 +110,8 @@ impl Loader {
         if let Some(key) = sort_key.filter(|key| is_wanted(&key.name)) {
             loader.add(definition, &key.name, &key.name);
         }
-        // Of a hash that is returned whole, fields that have another name in the schema are read for RETURN, for
-        // SORTBY and if they are sortable.
+        // Of a hash that is returned whole, fields that have another name in the schema are read for RETURN,
+        // for SORTBY and if they are sortable.
         let is_read = |name: &[u8]| {
             let field = definition.fields.iter().find(|field| *field.name == *name);
             returned.is_explicit
@@ -148,7 +148,8 @@ impl Loader {
         self.columns.push(Column { name: name.into(), origin });
     }
 
-    /// The order of the fields of results that have all of their documents, which is not that of one document.
+    /// The order of the fields of results that have all of their documents, which is not that of one
+    /// document.
     pub(crate) fn field_order(&self) -> Option<FieldOrder> {
         let is_of_hashes = self.has_all && self.source == Source::Hash;
         is_of_hashes.then(|| FieldOrder::new(self.columns.iter().map(|column| column.name.clone())))

@@ -15,6 +15,7 @@ use martlet_search::highlighting::Highlighter;
 use martlet_search::index::documents::Sortable;
 use martlet_search::merging::Merging;
 use martlet_search::request::{Returned, Search};
+use martlet_search::schema::Language;
 use martlet_search::searching::{Context, Found, Searching};
 
 use crate::access::Access;
@@ -264,7 +265,7 @@ impl Fields {
         let Fields { loader, order, highlighter } = self;
         let is_highlighted = highlighter.is_some();
         let loaded = access.with_key(&hit.key, now_ms, |entry| {
-            let language = is_highlighted.then(|| index.language(entry, now_ms)).unwrap_or_default();
+            let language = if is_highlighted { index.language(entry, now_ms) } else { Language::default() };
             Some((loader.load(hit, entry, now_ms)?, language))
         });
         let (mut fields, language) = loaded.flatten()?;

@@ -39,8 +39,8 @@ impl Highlighter {
         self.terms = self.matched.of(hit.partition, &hit.key);
     }
 
-    /// The text that a field of the hit shows instead of its own; `None` if it shows its own. `has_terms` says
-    /// whether terms are looked for, which are those of text fields.
+    /// The text that a field of the hit shows instead of its own; `None` if it shows its own. `has_terms`
+    /// says whether terms are looked for, which are those of text fields.
     pub fn shape(
         &mut self,
         returned: &Returned,
@@ -64,9 +64,9 @@ impl Highlighter {
     }
 }
 
-/// Checks the fields of a request whose texts are summarised or marked. With RETURN each must be of the schema,
-/// else each that SUMMARIZE or HIGHLIGHT names must be among those that RediSearch knows before it reads a
-/// document: of JSON these are the sortable ones and the key of SORTBY.
+/// Checks the fields of a request whose texts are summarised or marked. With RETURN each must be of the
+/// schema, else each that SUMMARIZE or HIGHLIGHT names must be among those that RediSearch knows before it
+/// reads a document: of JSON these are the sortable ones and the key of SORTBY.
 ///
 /// # Errors
 /// RediSearch's, for the first field that is not.
