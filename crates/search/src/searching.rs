@@ -79,7 +79,8 @@ impl Searching {
     pub fn new(index: Arc<Index>, request: &Search, context: Context) -> Result<Searching, Error> {
         let rules = index.rules();
         let definition = &rules.definition;
-        if definition.options.no_offsets && request.returned.is_highlighted() {
+        let options = &definition.options;
+        if (options.no_offsets || options.no_highlight) && request.returned.is_highlighted() {
             return Err(Error::new(
                 "Cannot use highlight/summarize because NOOFSETS was specified at index level",
             ));
