@@ -20,6 +20,7 @@ pub mod search_query;
 pub mod search_requests;
 pub mod search_shape;
 pub mod search_text;
+pub mod search_words;
 pub mod seeds;
 pub mod series_chunk;
 pub mod series_filter;
@@ -50,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     ("search_query", search_query::check, search_query::seeds),
     ("search_shape", search_shape::check, search_shape::seeds),
     ("search_text", search_text::check, search_text::seeds),
+    ("search_words", search_words::check, search_words::seeds),
     ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),

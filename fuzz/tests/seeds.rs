@@ -38,6 +38,11 @@ fn acl_rules() {
 }
 
 #[test]
+fn search_words() {
+    replay("search_words");
+}
+
+#[test]
 fn tls_records() {
     replay("tls_records");
 }
