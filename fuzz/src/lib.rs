@@ -16,6 +16,7 @@ pub mod reply_decoder;
 pub mod request_parser;
 pub mod script_calls;
 pub mod script_libraries;
+pub mod search_commands;
 pub mod search_query;
 pub mod search_requests;
 pub mod search_shape;
@@ -51,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     ("search_query", search_query::check, search_query::seeds),
     ("search_shape", search_shape::check, search_shape::seeds),
     ("search_text", search_text::check, search_text::seeds),
+    ("search_commands", search_commands::check, search_commands::seeds),
     ("search_words", search_words::check, search_words::seeds),
     ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),

@@ -38,6 +38,12 @@ fn acl_rules() {
 }
 
 #[test]
+fn search_commands() {
+    // Each makes indexes, and makes them again.
+    replay_some("search_commands", 2000);
+}
+
+#[test]
 fn search_words() {
     replay("search_words");
 }
