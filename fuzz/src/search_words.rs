@@ -34,7 +34,7 @@ static INDEX: LazyLock<Arc<Index>> = LazyLock::new(|| {
     Arc::new(index)
 });
 
-/// Runs the commands, and compares what they leave.
+/// Runs the commands, and compares the words with those made again.
 pub fn check(data: &[u8]) {
     let (mut dictionaries, mut synonyms) = (Dictionaries::default(), Synonyms::default());
     for line in data.split(|byte| *byte == b'\n').take(64) {
