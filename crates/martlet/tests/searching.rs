@@ -267,7 +267,6 @@ fn assert_has_words(client: &mut Client) {
         [("i", "crimson", "red"), ("i", "scarlet", "red"), ("j", "skipinitialscan", "green")]
     {
         assert_eq!(found(client, index, synonym), found(client, index, word), "{synonym} in {index}");
-        assert!(!found(client, index, word).is_empty());
     }
 }
 
@@ -338,6 +337,7 @@ fn files_carry_indexes() {
         assert_consistent(&mut client, "a restart");
         assert_eq!(found(&mut client, "alias", "red"), before);
         assert_has_words(&mut client);
+        assert!(!found(&mut client, "j", "skipinitialscan").is_empty());
         let mut names = texts(&ask(&mut client, "FT._LIST"));
         names.sort();
         assert_eq!(names, ["i", "j"]);
