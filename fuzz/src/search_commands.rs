@@ -1,6 +1,6 @@
 //! The commands that change indexes, aliases, synonyms and dictionaries, under any arguments: a line is a
-//! command, its words lie between blanks. One that is refused changes nothing, and the list of commands that a
-//! file has makes the same catalogue again.
+//! command, its words lie between blanks. One that is refused changes nothing, and the list of commands that
+//! a file has makes the same catalogue again.
 
 use martlet_engine::Engine;
 use martlet_indexes::Catalogue;

@@ -124,7 +124,7 @@ impl Catalogue {
     }
 
     /// Makes the definitions of these commands, and drops all others. Indexes that are equal stay as they
-    /// are. What cannot be made is left out.
+    /// are. Commands that fail are left out.
     fn converge(&self, commands: &[&[&[u8]]], memory_bytes: u64) {
         let wanted: HashSet<&[&[u8]]> = commands.iter().copied().collect();
         for command in self.commands() {
@@ -149,7 +149,7 @@ impl Catalogue {
         self.scan_named(&scanned);
     }
 
-    /// Drops what a command has made. Synonyms go with their index only.
+    /// Undoes a command. Synonyms go with their index only.
     fn undo(&self, command: &[&[u8]]) {
         let _ = match command {
             [b"FT.CREATE" | b"FT.SYNUPDATE", name, ..] => self.drop_index(name).map(drop),

@@ -22,7 +22,7 @@ pub(crate) struct Version {
     pub(crate) is_flushed: bool,
 }
 
-/// What a catalogue knows of its cluster.
+/// A catalogue's knowledge of its cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Agreement {
     /// Locked while definitions of another version are taken.

@@ -257,7 +257,7 @@ fn there_is_a_limit_to_indexes() {
     assert_eq!(refused.text(), "The server has 16384 indexes already");
 }
 
-/// Only every hundredth of many documents stays: what the others have left goes, and pages with it.
+/// Of many documents every hundredth stays. The terms of the others go, and their pages.
 #[test]
 fn gone_documents_leave_nothing() {
     const DOCUMENTS: usize = 20_000;
