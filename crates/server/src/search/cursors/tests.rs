@@ -8,6 +8,8 @@ use martlet_search::searching::Context;
 
 use super::*;
 
+/// Cursors of an index, at most.
+const CURSORS: usize = 20;
 const TERMS: Terms = Terms { count: 2, idle_ms: 100 };
 
 fn catalogue() -> &'static Catalogue {
@@ -27,7 +29,7 @@ fn aggregation(index: &Arc<KeyIndex>) -> Aggregation {
 }
 
 fn leave(cursors: &Arc<Cursors>, index: &Arc<KeyIndex>, now_ms: i64) -> u64 {
-    cursors.open(index, TERMS).unwrap().leave(aggregation(index), now_ms).unwrap()
+    cursors.open(index, CURSORS, TERMS).unwrap().leave(aggregation(index), now_ms).unwrap()
 }
 
 #[test]
@@ -88,12 +90,12 @@ fn cursors_go_with_their_index() {
 fn the_number_of_an_index_s_cursors_is_limited() {
     let (catalogue, cursors) = (catalogue(), Arc::new(Cursors::default()));
     let index = catalogue.find(b"i").unwrap();
-    let leases: Vec<Lease> = (0..INDEX_CURSORS_MAX).map(|_| cursors.open(&index, TERMS).unwrap()).collect();
-    let error = cursors.open(&index, TERMS).unwrap_err();
+    let leases: Vec<Lease> = (0..CURSORS).map(|_| cursors.open(&index, CURSORS, TERMS).unwrap()).collect();
+    let error = cursors.open(&index, CURSORS, TERMS).unwrap_err();
     assert_eq!(error.to_string(), "Too many cursors allocated for index");
-    assert!(cursors.open(&catalogue.find(b"j").unwrap(), TERMS).is_ok());
+    assert!(cursors.open(&catalogue.find(b"j").unwrap(), CURSORS, TERMS).is_ok());
     let ids: std::collections::BTreeSet<u64> = leases.iter().map(|lease| lease.id).collect();
-    assert!(ids.len() == INDEX_CURSORS_MAX && ids.iter().all(|id| (1..ID_END).contains(id)));
+    assert!(ids.len() == CURSORS && ids.iter().all(|id| (1..ID_END).contains(id)));
     drop(leases);
     assert_eq!(cursors.counts(&index), CursorCounts::default());
     assert!(lock(&cursors.open).of_indexes.is_empty());
