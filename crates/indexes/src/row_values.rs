@@ -1,5 +1,7 @@
 //! The values of properties as aggregations have them, read from a key.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use martlet_json::path::Path;
 use martlet_json::text::to_text;
@@ -7,7 +9,7 @@ use martlet_json::value::{Node, View};
 use martlet_keyspace::Entry;
 use martlet_search::aggregate::batch::Batch;
 use martlet_search::aggregate::pipeline::{Input, Property, Schema, SlotOf};
-use martlet_search::aggregate::value::Value;
+use martlet_search::aggregate::value::{PathValue, Value};
 use martlet_search::index::whole::Rules;
 use martlet_search::number;
 use martlet_search::schema::{Definition, FieldKind, Source as DocumentSource};
@@ -143,15 +145,26 @@ impl RowValues {
         let first = *nodes.first()?;
         if self.gives_several && !has_one_value {
             let texts: Vec<Vec<u8>> = nodes.iter().map(|node| to_text(*node)).collect();
-            return Some(Value::from(&*[b"[".as_slice(), &texts.join(&b','), b"]"].concat()));
+            let text = [b"[".as_slice(), &texts.join(&b','), b"]"].concat().into();
+            // The first value of an array is that of its first element.
+            let first = match first.view() {
+                View::Array(elements) => elements.iter().next().map_or(Value::Null, node_value),
+                _ => node_value(first),
+            };
+            return Some(Value::Path(Arc::new(PathValue { first, text })));
         }
-        Some(match first.view() {
-            View::Null => Value::Null,
-            View::Bool(bool) => Value::Number(f64::from(u8::from(bool))),
-            View::Number(number) => Value::Number(number.as_f64()),
-            View::Text(text) => Value::from(text.as_bytes()),
-            View::Array(_) | View::Object(_) => Value::from(&*to_text(first)),
-        })
+        Some(node_value(first))
+    }
+}
+
+/// The value of a node of a document.
+fn node_value(node: Node<'_>) -> Value {
+    match node.view() {
+        View::Null => Value::Null,
+        View::Bool(bool) => Value::Number(f64::from(u8::from(bool))),
+        View::Number(number) => Value::Number(number.as_f64()),
+        View::Text(text) => Value::from(text.as_bytes()),
+        View::Array(_) | View::Object(_) => Value::from(&*to_text(node)),
     }
 }
 

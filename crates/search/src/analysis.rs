@@ -209,7 +209,7 @@ impl Reader<'_> {
             return Ok(());
         }
         match &field.kind {
-            FieldKind::Text(text) => self.text(text, value),
+            FieldKind::Text(text) => self.text(text, value, field.index_empty),
             FieldKind::Tag(tag) => self.tags(field, tag, value),
             FieldKind::Numeric => self.numbers(value),
             FieldKind::Geo => self.points(value),
@@ -218,16 +218,16 @@ impl Reader<'_> {
         }
     }
 
-    fn text(&mut self, text: &Text, value: &Value<'_>) -> Result<(), Error> {
+    fn text(&mut self, text: &Text, value: &Value<'_>, has_empty: bool) -> Result<(), Error> {
         match value {
-            Value::Text(bytes) => self.one_text(text, bytes),
+            Value::Text(bytes) => self.one_text(text, bytes, has_empty),
             Value::Several(values) => {
                 for (at, value) in values.iter().enumerate() {
                     match value {
                         Value::Missing => {}
                         Value::Text(bytes) => {
                             self.position += if at > 0 { BETWEEN_VALUES } else { 0 };
-                            self.one_text(text, bytes);
+                            self.one_text(text, bytes, has_empty);
                         }
                         _ => return Err(Error::new("TEXT/TAG fields can only contain strings or nulls")),
                     }
@@ -238,11 +238,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn one_text(&mut self, text: &Text, bytes: &[u8]) {
+    fn one_text(&mut self, text: &Text, bytes: &[u8], has_empty: bool) {
         let rules = Rules::of_field(text, self.language, self.stopwords);
         let weight = (text.weight.round() as u32).max(1);
         let stem_weight = ((text.weight * STEM_WEIGHT).round() as u32).max(1);
         let (terms, field, synonyms) = (&mut self.content.terms, self.text_field, self.synonyms);
+        if bytes.is_empty() && has_empty {
+            terms.add(b"", field, self.position, weight, true);
+        }
         let count = self.analyser.analyse(bytes, rules, self.position, |token| {
             terms.add(token.term, field, token.position, weight, true);
             if let Some(stem) = token.stem {

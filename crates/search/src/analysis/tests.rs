@@ -65,6 +65,9 @@ fn values_of_hashes() {
         "i SCHEMA g TAG SEPARATOR ; n NUMERIC l GEO v VECTOR FLAT 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC L2",
     );
     assert_eq!(analysed(&definition, &[("g", text("Red ; Blue;;"))]), "0 {red}\n0 {blue}\n");
+    let empty = self::definition("i SCHEMA t TEXT INDEXEMPTY u TEXT");
+    assert_eq!(analysed(&empty, &[("u", text(""))]), "");
+    assert_ne!(analysed(&empty, &[("t", text(""))]), "", "the empty text is a term");
     for (number, shown) in [("12", "1 12\n"), ("-inf", "1 -inf\n"), ("0x10", "1 16\n"), ("+5", "1 5\n")] {
         assert_eq!(analysed(&definition, &[("n", text(number))]), shown);
     }

@@ -66,6 +66,8 @@ pub struct Near {
     pub place: Arc<Place>,
     /// Its distance by the field's metric.
     pub distance: f32,
+    /// Among equals the least is first: a number that rises from vector to vector unless some were removed.
+    order: u32,
 }
 
 /// See the [module docs](self).
@@ -278,7 +280,11 @@ impl Vectors {
             graph.search(&query, &options)
         };
         let is_settled = |hit: &graph::Hit<Held>| hit.payload.0.id().is_some();
-        let near = |hit: graph::Hit<Held>| Near { place: Arc::clone(&hit.payload.0), distance: hit.distance };
+        let near = |hit: graph::Hit<Held>| Near {
+            place: Arc::clone(&hit.payload.0),
+            distance: hit.distance,
+            order: hit.slot,
+        };
         if admits.is_none() {
             // Hardly ever is a document on its way into the index or out of it, and a walk that asks nothing
             // of the vectors that it passes costs half.
@@ -305,19 +311,19 @@ impl Vectors {
         vectors
             .zip(&rows.places)
             .filter(|(_, (_, place))| place.id().is_some() && admits.is_none_or(|admits| admits(place)))
-            .filter_map(|(vector, (_, place))| {
+            .filter_map(|(vector, (handle, place))| {
                 let distance = match self.vector.metric {
                     Metric::L2 => self.kernels.l2_f32(&query, vector),
                     Metric::InnerProduct | Metric::Cosine => 1.0 - self.kernels.dot_f32(&query, vector),
                 };
-                (distance <= radius).then(|| Near { place: Arc::clone(place), distance })
+                (distance <= radius).then(|| Near { place: Arc::clone(place), distance, order: *handle })
             })
             .collect()
     }
 }
 
 fn by_distance(a: &Near, b: &Near) -> std::cmp::Ordering {
-    a.distance.total_cmp(&b.distance).then_with(|| a.place.id().cmp(&b.place.id()))
+    a.distance.total_cmp(&b.distance).then(a.order.cmp(&b.order))
 }
 
 /// The components of a vector in bytes, each element with its lowest byte first.
@@ -411,6 +417,22 @@ mod tests {
                 assert_eq!(ids(vectors.within(&query, radius, Some(&odd))), within, "seed {seed}");
             }
         }
+    }
+
+    #[test]
+    fn of_vectors_at_one_distance_the_first_is_nearest() {
+        let vectors = Vectors::new(&vector(Algorithm::Flat { block_size: None }, Metric::L2)).unwrap();
+        for number in 0..40 {
+            // As documents of several partitions, whose ids say nothing of their order.
+            let place = Arc::new(Place::new(number as usize % 3));
+            place.settle(100 - number);
+            vectors.add(&[1.0; 8], place).unwrap();
+        }
+        let near = vectors.nearest(&[0.0; 8], 5, None, false, None);
+        assert_eq!(
+            near.iter().map(|near| near.place.id().unwrap()).collect::<Vec<_>>(),
+            [100, 99, 98, 97, 96]
+        );
     }
 
     #[test]
