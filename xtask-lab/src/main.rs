@@ -64,10 +64,10 @@ enum Chore {
     Fairness(fairness::Options),
     /// Hit rates of a cache at its limit, by eviction policy, against a peer.
     HitRates(hit_rates::Options),
-    /// Indexes and queries, against a peer with RediSearch's commands.
-    SearchCost(search_cost::Options),
     /// Resident memory of a cache at its limit, with large values, against a peer.
     MemoryLimit(memory_limit::Options),
+    /// Indexes and queries, against a peer with RediSearch's commands.
+    SearchCost(search_cost::Options),
     /// A release: archives of programs for each machine, the Debian package, the source, checksums.
     Dist(packages::DistOptions),
     /// The Debian package installed, started, upgraded and removed in a clean root.

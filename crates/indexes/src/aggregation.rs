@@ -63,6 +63,11 @@ impl Aggregation {
         Ok(Aggregation { index, request, aggregating, pipeline, reader, failure: None, is_partial: false })
     }
 
+    /// Whether a step may take long.
+    pub fn has_long_steps(&self) -> bool {
+        self.aggregating.has_long_steps()
+    }
+
     /// A step towards `wanted` rows; whether they are there, or all that there are. After
     /// [`Access::gave_up`] nothing of the aggregation is of use.
     pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64, wanted: usize) -> bool {

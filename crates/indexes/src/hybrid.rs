@@ -150,6 +150,11 @@ impl HybridRun {
         self.timeout_ms
     }
 
+    /// Whether a step may take long.
+    pub fn has_long_steps(&self) -> bool {
+        self.searching.as_ref().is_some_and(|searching| searching.has_long_steps())
+    }
+
     /// A step; whether the run has come to its end. After [`Access::gave_up`] nothing of it is of use.
     ///
     /// # Errors

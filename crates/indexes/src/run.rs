@@ -143,6 +143,11 @@ impl Run {
         is_done
     }
 
+    /// Whether a step may take long.
+    pub fn has_long_steps(&self) -> bool {
+        matches!(&self.phase, Phase::Searching(searching, _) if searching.has_long_steps())
+    }
+
     /// A step; whether the run has come to its end. After [`Access::gave_up`] nothing of the run is of use.
     pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
         match self.profiled {

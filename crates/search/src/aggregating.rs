@@ -137,6 +137,11 @@ impl Aggregating {
         Ok((aggregating, pipeline))
     }
 
+    /// See [`Evaluation::has_long_steps`].
+    pub fn has_long_steps(&self) -> bool {
+        self.evaluation.has_long_steps()
+    }
+
     /// Adds at most `most` rows, after a step of the search if none is left from the one before. Returns
     /// whether there may be others.
     pub fn fill(&mut self, batch: &mut Batch, most: usize) -> bool {

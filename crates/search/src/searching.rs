@@ -124,6 +124,11 @@ impl Searching {
         self.merging
     }
 
+    /// See [`Evaluation::has_long_steps`].
+    pub fn has_long_steps(&self) -> bool {
+        self.evaluation.has_long_steps()
+    }
+
     /// A step; whether the search has come to its end.
     pub fn step(&mut self) -> bool {
         let (best, unordered, is_loaded) = (&mut self.best, &mut self.unordered, self.loaded.is_some());

@@ -25,6 +25,8 @@ use crate::index::vectors::{Place, Vectors};
 use crate::index::whole::{Index, Rules};
 use crate::query::ast::{Near, VectorQuery};
 
+/// A step that looks for vectors among these components takes some hundred microseconds, if it looks at all.
+const LONG_COMPONENTS: usize = 1 << 19;
 /// Names of dictionaries that one step looks at for patterns.
 const NAMES: usize = 4096;
 
@@ -162,6 +164,14 @@ impl Evaluation {
     #[must_use]
     pub fn among_keys(self, key_filter: Option<KeyFilter>) -> Evaluation {
         Evaluation { key_filter, ..self }
+    }
+
+    /// Whether a step may take long: one that looks for vectors among many.
+    pub fn has_long_steps(&self) -> bool {
+        self.ranges.iter().chain(&self.nearest).any(|query| {
+            let vectors = query_vector(&self.rules, query);
+            vectors.is_ok_and(|(vectors, query)| vectors.len().saturating_mul(query.len()) > LONG_COMPONENTS)
+        })
     }
 
     /// The parts of an evaluation that has ended, which took `time` and found `found` documents.

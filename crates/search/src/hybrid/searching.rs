@@ -70,6 +70,11 @@ impl HybridSearching {
         self.search.is_done()
     }
 
+    /// See [`Evaluation::has_long_steps`].
+    pub fn has_long_steps(&self) -> bool {
+        self.vector.has_long_steps()
+    }
+
     /// A step; whether both searches have come to their ends.
     pub fn step(&mut self) -> bool {
         let [by_text, by_vector] = &mut self.best;

@@ -22,8 +22,9 @@ pub trait Job: Send + 'static {
     /// A step; whether the job has come to its end.
     fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool;
 
-    /// Whether it goes on with earlier work, which would be lost if a thread that serves clients gave up.
-    fn is_resumed(&self) -> bool {
+    /// Whether it is for another thread from its beginning: a step may take long, or it goes on with earlier
+    /// work, which would be lost if a thread that serves clients gave up.
+    fn leaves_at_once(&self) -> bool {
         false
     }
 
@@ -69,7 +70,7 @@ impl TimeLimit {
 /// # Errors
 /// The time limit. Errors of the job are in its reply.
 pub fn run(call: &mut Call<'_>, mut job: impl Job, mut limit: TimeLimit) -> Outcome {
-    if job.is_resumed() && !call.deny_blocking {
+    if job.leaves_at_once() && !call.deny_blocking {
         return leave(call, job, limit);
     }
     let (began, now_ms) = (monotonic(), call.worker.now_ms);

@@ -147,8 +147,8 @@ impl Job for Reading {
         self.aggregation.step(access, now_ms, wanted)
     }
 
-    fn is_resumed(&self) -> bool {
-        self.is_resumed
+    fn leaves_at_once(&self) -> bool {
+        self.is_resumed || self.aggregation.has_long_steps()
     }
 
     fn end_early(&mut self) {

@@ -168,6 +168,10 @@ struct PartRun {
 }
 
 impl Job for PartRun {
+    fn leaves_at_once(&self) -> bool {
+        self.run.has_long_steps()
+    }
+
     fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
         self.run.step(access, now_ms)
     }
@@ -183,6 +187,10 @@ impl Job for PartRun {
 }
 
 impl Job for Run {
+    fn leaves_at_once(&self) -> bool {
+        self.has_long_steps()
+    }
+
     fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
         Run::step(self, access, now_ms)
     }

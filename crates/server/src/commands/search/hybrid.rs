@@ -58,6 +58,10 @@ struct HybridJob {
 }
 
 impl Job for HybridJob {
+    fn leaves_at_once(&self) -> bool {
+        self.run.has_long_steps()
+    }
+
     fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
         match self.run.step(access, now_ms) {
             Ok(is_done) => is_done,

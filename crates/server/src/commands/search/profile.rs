@@ -74,6 +74,10 @@ struct Profiling {
 }
 
 impl Job for Profiling {
+    fn leaves_at_once(&self) -> bool {
+        self.run.has_long_steps()
+    }
+
     fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
         if let Some(profiled) = &mut self.profiled {
             return self.is_late || profiled.step();
