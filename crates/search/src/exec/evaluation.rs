@@ -25,8 +25,8 @@ use crate::index::vectors::{Place, Vectors};
 use crate::index::whole::{Index, Rules};
 use crate::query::ast::{Near, VectorQuery};
 
-/// A step that looks for vectors among these components takes some hundred microseconds, if it looks at all.
-const LONG_COMPONENTS: usize = 1 << 19;
+/// A step that passes this many components of vectors takes half a millisecond or so.
+const LONG_COMPONENTS: usize = 1 << 21;
 /// Names of dictionaries that one step looks at for patterns.
 const NAMES: usize = 4096;
 
@@ -169,8 +169,8 @@ impl Evaluation {
     /// Whether a step may take long: one that looks for vectors among many.
     pub fn has_long_steps(&self) -> bool {
         self.ranges.iter().chain(&self.nearest).any(|query| {
-            let vectors = query_vector(&self.rules, query);
-            vectors.is_ok_and(|(vectors, query)| vectors.len().saturating_mul(query.len()) > LONG_COMPONENTS)
+            let found = query_vector(&self.rules, query);
+            found.is_ok_and(|(vectors, _)| vectors.components_passed(query.ef_runtime) > LONG_COMPONENTS)
         })
     }
 

@@ -212,6 +212,20 @@ impl Vectors {
         self.vector.dimension.saturating_mul(self.vector.element.bytes())
     }
 
+    /// How many components a search for the nearest vectors passes, about.
+    pub fn components_passed(&self, ef: Option<usize>) -> usize {
+        /// Vectors that a walk measures for each of its candidates.
+        const MEASURED: usize = 64;
+        let all = self.len();
+        let passed = match (&self.store, self.vector.algorithm) {
+            (Store::Graph(_), Algorithm::Hnsw { ef_runtime, .. }) => {
+                ef.unwrap_or(ef_runtime).saturating_mul(MEASURED).min(all)
+            }
+            _ => all,
+        };
+        passed.saturating_mul(self.vector.dimension)
+    }
+
     /// The nearest `count` vectors whose places `admits` takes, the nearest first. `ef` is the number of
     /// candidates of a walk; the field's own without it. If `is_exact`, all are looked at.
     pub fn nearest(
