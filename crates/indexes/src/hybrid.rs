@@ -8,6 +8,7 @@ use martlet_search::aggregate::batch::Batch;
 use martlet_search::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Progress, SlotOf, Source};
 use martlet_search::aggregate::request::{Aggregate, Load, LoadField, Step};
 use martlet_search::aggregate::value::Value;
+use martlet_search::aggregating::Fields;
 use martlet_search::hybrid::{Hybrid, HybridHit, HybridSearching};
 use martlet_search::index::documents::Sortable;
 use martlet_search::request::{Arrange, Format};
@@ -16,7 +17,7 @@ use martlet_search::searching::Context;
 
 use crate::access::Access;
 use crate::index::KeyIndex;
-use crate::row_values::{Fields, RowValues};
+use crate::row_values::{Keys, RowValues};
 
 const KEY: &[u8] = b"__key";
 const SCORE: &[u8] = b"__score";
@@ -130,7 +131,7 @@ impl HybridRun {
             at: 0,
             scanned: pipeline.scanned().to_vec(),
             names,
-            values: RowValues::new(&rules, dialect),
+            values: RowValues::new(definition, dialect),
         };
         let searching = HybridSearching::new(Arc::clone(index.index()), request, &context)?;
         Ok(HybridRun {
@@ -292,30 +293,26 @@ impl Source for KeyRows<'_, '_> {
     }
 
     fn load(&mut self, inputs: &[Input], all: Option<SlotOf<'_>>, batch: &mut Batch) -> Result<(), Error> {
-        let readings = self.rows.values.readings(inputs);
-        let mut is_there = Vec::with_capacity(batch.len());
-        for row in 0..batch.len() {
-            let at = usize::try_from(batch.document(row)).unwrap_or(usize::MAX);
-            let Some(HybridHit { hit, .. }) = self.rows.hits.get(at) else {
-                is_there.push(false);
-                continue;
-            };
-            let (values, now_ms) = (&self.rows.values, self.now_ms);
-            let filled = self.access.with_key(&hit.key, now_ms, |entry| {
-                values.fill(&hit.key, entry, now_ms, &readings, all, (&mut *batch, row))
-            });
-            is_there.push(filled == Some(true));
-            // Under other names than their own.
-            for input in inputs.iter().filter(|input| [KEY, SCORE].contains(&&*input.path)) {
-                let name: &[u8] = if *input.path == *KEY { KEY } else { &self.rows.names.fused };
-                let own = Input { name: name.into(), source: InputSource::Query, ..input.clone() };
+        // Under other names than their own.
+        for input in inputs.iter().filter(|input| [KEY, SCORE].contains(&&*input.path)) {
+            let name: &[u8] = if *input.path == *KEY { KEY } else { &self.rows.names.fused };
+            let own = Input { name: name.into(), source: InputSource::Query, ..input.clone() };
+            for row in 0..batch.len() {
+                let at = usize::try_from(batch.document(row)).unwrap_or(usize::MAX);
                 let value = self.value(at, &own);
                 if let Some(slot) = batch.row_mut(row).get_mut(input.slot) {
                     *slot = value;
                 }
             }
         }
-        batch.retain(|row| is_there.get(row) == Some(&true));
+        let mut keys = Keys::default();
+        for row in 0..batch.len() {
+            let hit = usize::try_from(batch.document(row)).ok().and_then(|at| self.rows.hits.get(at));
+            keys.push(hit.map(|hit| &*hit.hit.key));
+        }
+        let of_documents: Vec<Input> =
+            inputs.iter().filter(|input| ![KEY, SCORE].contains(&&*input.path)).cloned().collect();
+        self.rows.values.load(&of_documents, all, batch, &keys, (self.access, self.now_ms));
         Ok(())
     }
 }

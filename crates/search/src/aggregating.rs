@@ -81,7 +81,7 @@ enum Origin {
 }
 
 /// The fields of an index as properties.
-struct Fields<'a>(&'a Definition);
+pub struct Fields<'a>(pub &'a Definition);
 
 impl Schema for Fields<'_> {
     fn property(&self, name: &[u8]) -> Option<Property> {

@@ -1,61 +1,13 @@
 //! Aggregations over keys: what rows have of hashes and of JSON documents.
 
 use martlet_base::number::NumberBuffer;
-use martlet_base::random::Random;
-use martlet_engine::{Engine, Keys as EngineKeys, View as EngineView};
-use martlet_json::document::Document;
-use martlet_keyspace::{Key, Object};
+use martlet_search::aggregate::value::Value;
 use martlet_search::request::Limits;
-use martlet_types::hash::{FieldExpiry, HashLimits};
 
 use super::*;
-use crate::catalogue::Catalogue;
-use crate::testing::definition;
-
-struct Store {
-    catalogue: &'static Catalogue,
-    keys: EngineKeys,
-}
+use crate::testing::Store;
 
 impl Store {
-    fn new(schema: &str) -> Store {
-        let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
-        let catalogue: &'static Catalogue = Box::leak(Box::new(Catalogue::new(engine, 2)));
-        assert!(engine.set_follower(catalogue));
-        catalogue.create(definition(schema)).unwrap();
-        let mut keys = EngineKeys::new(engine, 0, Random::from_entropy());
-        keys.see(EngineView { now_ms: 1, ..keys.view() });
-        Store { catalogue, keys }
-    }
-
-    fn with_key(&mut self, name: &str, work: impl FnOnce(&mut EngineKeys, &Key<'_>)) {
-        let key = Key::new(name.as_bytes());
-        let gate = &self.keys.engine().gate;
-        gate.enter(0);
-        self.keys.lock_shard(key.shard());
-        work(&mut self.keys, &key);
-        self.keys.release();
-        gate.leave(0);
-    }
-
-    fn set(&mut self, name: &str, fields: &[(&str, &str)]) {
-        self.with_key(name, |keys, key| {
-            let mut hash = keys.create::<Hash>(key).unwrap();
-            for (field, value) in fields {
-                let value = Element::parse(value.as_bytes());
-                hash.set(field.as_bytes(), value, FieldExpiry::Keep, HashLimits::default(), 1);
-            }
-        });
-    }
-
-    fn set_json(&mut self, name: &str, text: &str) {
-        let value = martlet_json::text::parse(text.as_bytes(), None).unwrap();
-        let document = Document::new(value).unwrap();
-        self.with_key(name, |keys, key| {
-            keys.set_value(key, Json(document).into_value(), None);
-        });
-    }
-
     fn begin(&self, text: &str) -> Result<Aggregation, Error> {
         let words: Vec<&[u8]> = text.split_whitespace().map(str::as_bytes).collect();
         let request = Aggregate::parse(&words, &Limits { dialect: 2, ..Limits::default() })?;

@@ -4,7 +4,7 @@ use martlet_base::number::NumberBuffer;
 use martlet_search::request::Limits;
 
 use super::*;
-use crate::run::tests::Store;
+use crate::testing::Store;
 
 const SCHEMA: &str =
     "i SCHEMA t TEXT n NUMERIC SORTABLE v VECTOR FLAT 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC L2";

@@ -3,59 +3,19 @@
 use std::collections::BTreeSet;
 
 use martlet_base::random::Random;
-use martlet_engine::{Engine, Keys, View};
-use martlet_keyspace::Key;
+use martlet_engine::View;
 use martlet_search::request::Limits;
-use martlet_types::element::Element;
-use martlet_types::hash::{FieldExpiry, Hash, HashLimits};
 
 use super::*;
-use crate::catalogue::Catalogue;
 use crate::loading::Loaded;
-use crate::testing::definition;
+use crate::testing::Store;
 
 /// The text, number and tag of a document.
 type Fields = (String, u64, &'static str);
 /// Which documents a query is to find.
 type Condition = dyn Fn(&Fields) -> bool;
 
-/// Keys with an index over them.
-pub(crate) struct Store {
-    pub(crate) catalogue: &'static Catalogue,
-    pub(crate) keys: Keys,
-}
-
 impl Store {
-    pub(crate) fn new(schema: &str) -> Store {
-        let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
-        let catalogue: &'static Catalogue = Box::leak(Box::new(Catalogue::new(engine, 2)));
-        assert!(engine.set_follower(catalogue));
-        catalogue.create(definition(schema)).unwrap();
-        let mut keys = Keys::new(engine, 0, Random::from_entropy());
-        keys.see(View { now_ms: 1, ..keys.view() });
-        Store { catalogue, keys }
-    }
-
-    pub(crate) fn with_key(&mut self, name: &str, work: impl FnOnce(&mut Keys, &Key<'_>)) {
-        let key = Key::new(name.as_bytes());
-        let gate = &self.keys.engine().gate;
-        gate.enter(0);
-        self.keys.lock_shard(key.shard());
-        work(&mut self.keys, &key);
-        self.keys.release();
-        gate.leave(0);
-    }
-
-    pub(crate) fn set(&mut self, name: &str, fields: &[(&str, &str)]) {
-        self.with_key(name, |keys, key| {
-            let mut hash = keys.create::<Hash>(key).unwrap();
-            for (field, value) in fields {
-                let value = Element::parse(value.as_bytes());
-                hash.set(field.as_bytes(), value, FieldExpiry::Keep, HashLimits::default(), 1);
-            }
-        });
-    }
-
     fn search(&mut self, query: &str, options: &str, now_ms: i64) -> Result<Results, Error> {
         let options = options.split_whitespace();
         let arguments: Vec<&[u8]> = std::iter::once(query).chain(options).map(str::as_bytes).collect();
