@@ -1,5 +1,7 @@
 //! A thread's access to indexed keys, one shard at a time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use martlet_engine::Keys;
 use martlet_keyspace::{Db, Entry, Key};
 
@@ -22,9 +24,13 @@ impl Access<'_> {
         let Some(thread) = self.outside else { return self.keys.visit_shard(shard, work) };
         let gate = &self.keys.engine().gate;
         gate.enter(thread);
-        let result = self.keys.with_shard(shard, work);
+        let result = catch_unwind(AssertUnwindSafe(|| self.keys.with_shard(shard, work)));
+        if result.is_err() {
+            // Nothing was changed. Other threads must not wait for this one.
+            self.keys.abandon();
+        }
         gate.leave(thread);
-        Some(result)
+        Some(result.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// Runs `work` on a key's entry, if the key is there and has not expired; its shard is locked. `None`
@@ -45,5 +51,23 @@ impl Access<'_> {
     /// Whether the thread gave up. Its results are incomplete then.
     pub fn gave_up(&self) -> bool {
         self.keys.gave_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Store;
+
+    #[test]
+    fn a_panic_leaves_no_shard_locked_and_the_gate_open() {
+        let mut store = Store::new("i SCHEMA t TEXT");
+        store.set("a", &[("t", "hello")]);
+        let mut access = Access { keys: &mut store.keys, outside: Some(0) };
+        let panicked = catch_unwind(AssertUnwindSafe(|| access.with_key(b"a", 1, |_| panic!("in a test"))));
+        assert!(panicked.is_err());
+        assert_eq!(access.with_key(b"a", 1, |_| 5), Some(5), "the shard can be locked again");
+        // Closes the gate, for which nothing may be inside.
+        store.keys.alone(|keys| assert!(keys.lookup(&Key::new(b"a")).is_some()));
     }
 }

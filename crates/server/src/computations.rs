@@ -6,6 +6,7 @@
 //! queue needs no limit.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -56,7 +57,8 @@ impl Computations {
                 let keys = Keys::new(self.engine, thread, Random::from_entropy());
                 let mut computing = Computing { keys, outside: Some(thread) };
                 while let Some(job) = self.next() {
-                    job(&mut computing);
+                    // The panic's hook has reported it; other jobs have their thread still.
+                    let _ = catch_unwind(AssertUnwindSafe(|| job(&mut computing)));
                 }
             };
             std::thread::Builder::new().name(format!("compute-{number}")).spawn(body)?;
