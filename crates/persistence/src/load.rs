@@ -216,6 +216,12 @@ struct Reading {
     plans: Mutex<BTreeMap<usize, Arc<Plan>>>,
 }
 
+/// Faults in the file's order. The file may end where a bad record does: the record comes before the end,
+/// which another thread may have met first.
+fn order(fault: &FileError) -> (u64, bool) {
+    (fault.offset, matches!(fault.error, Error::Truncated | Error::Io(_)))
+}
+
 #[derive(Default)]
 struct Total {
     loaded: Loaded,
@@ -288,7 +294,7 @@ impl Reading {
     /// Records a fault, unless an earlier one in the file is known.
     fn refuse(&self, error: FileError) {
         let mut damage = lock(&self.damage);
-        if damage.is_none_or(|known| error.offset < known.offset) {
+        if damage.is_none_or(|known| order(&error) < order(&known)) {
             *damage = Some(error);
         }
         self.is_damaged.store(true, Ordering::Relaxed);
@@ -776,6 +782,20 @@ mod tests {
 
     use super::*;
     use crate::testing;
+
+    #[test]
+    fn a_bad_record_comes_before_the_end_behind_it() {
+        let fault = |error, offset| FileError { error, offset };
+        let in_order = [
+            fault(Error::Truncated, 15),
+            fault(Error::Empty("hash"), 16),
+            fault(Error::Truncated, 16),
+            fault(Error::Empty("hash"), 17),
+        ];
+        for pair in in_order.windows(2) {
+            assert!(order(&pair[0]) < order(&pair[1]), "{pair:?}");
+        }
+    }
 
     #[test]
     fn room_is_made_for_what_is_stored_only() {
