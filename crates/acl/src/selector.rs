@@ -302,14 +302,10 @@ impl Selector {
         patterns.iter().any(|(pattern, known)| known.includes(access) && glob::matches(pattern, key, false))
     }
 
-    /// Whether a pattern covers all keys that begin so: what follows is matched by the pattern's last `*`.
+    /// Whether a pattern covers all keys that begin so.
     pub(crate) fn allows_prefix(&self, prefix: &[u8], access: Access) -> bool {
         let Some(patterns) = &self.keys else { return true };
-        patterns.iter().any(|(pattern, known)| {
-            let escapes = pattern.iter().rev().skip(1).take_while(|byte| **byte == b'\\').count();
-            let is_open = pattern.last() == Some(&b'*') && escapes % 2 == 0;
-            is_open && known.includes(access) && glob::matches(pattern, prefix, false)
-        })
+        patterns.iter().any(|(pattern, known)| known.includes(access) && glob::covers(pattern, prefix))
     }
 
     /// Whether a channel is allowed; a pattern of channels is if it is one of the selector's.

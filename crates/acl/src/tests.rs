@@ -512,6 +512,28 @@ fn a_request_is_allowed_by_a_selector_of_the_user_or_of_a_role() {
 }
 
 #[test]
+fn a_prefix_is_allowed_by_a_pattern_that_covers_it() {
+    for (rules, prefix, reads, writes) in [
+        ("on", "a:", false, false),
+        ("allkeys", "", true, true),
+        ("~a:*", "a:", true, true),
+        ("~a:*", "a:b:", true, true),
+        ("~a:*", "a", false, false),
+        ("~a:*", "", false, false),
+        ("%R~a:*", "a:", true, false),
+        ("%W~a:*", "a:", false, false),
+        // One pattern or selector has to cover it.
+        ("%R~a:* %W~a*", "a:", true, false),
+        ("~b (%R~a:*)", "a:", true, false),
+        ("~a:[bc*", "a:b", false, false),
+    ] {
+        let user = user(rules).unwrap();
+        let given = [false, true].map(|writes| user.may_use_prefix(prefix.as_bytes(), writes));
+        assert_eq!(given, [reads, writes], "{rules}: {prefix}");
+    }
+}
+
+#[test]
 fn a_change_of_a_role_reaches_its_users_at_once() {
     let table = table();
     let mut users = with_roles();

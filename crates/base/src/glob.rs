@@ -23,6 +23,25 @@ pub fn matches(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
     }
 }
 
+/// Whether `pattern` matches `prefix` and ends in a `*`, and so matches every text that begins with `prefix`.
+pub fn covers(pattern: &[u8], prefix: &[u8]) -> bool {
+    ends_with_star(pattern) && matches(pattern, prefix, false)
+}
+
+/// Whether the last element is a `*`: one of an escape or a class is none.
+fn ends_with_star(pattern: &[u8]) -> bool {
+    let mut p = 0;
+    while let Some(rest) = pattern.get(p..).filter(|rest| !rest.is_empty()) {
+        p = match rest {
+            b"*" => return true,
+            [b'[', ..] => each_of_class(pattern, p + 1, |_| {}).1,
+            [b'\\', _, ..] => p + 2,
+            _ => p + 1,
+        };
+    }
+    false
+}
+
 /// As [`matches`], for any pattern and text.
 fn matches_short(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
     let (mut p, mut t) = (0, 0);
@@ -168,6 +187,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_prefix_is_covered_by_a_star_behind_it() {
+        for (pattern, prefix, expected) in [
+            ("*", "", true),
+            ("a:*", "a:", true),
+            ("a*", "a:b", true),
+            ("[ab]:*", "b:", true),
+            ("a\\\\*", "a\\", true),
+            ("a:*", "a", false),
+            ("a:b*", "a:", false),
+            ("a:", "a:", false),
+            ("*a", "a", false),
+            ("a\\*", "a*", false),
+            ("[a*", "a", false),
+            ("*[^b\\]*", "a", false),
+        ] {
+            assert_eq!(covers(pattern.as_bytes(), prefix.as_bytes()), expected, "{pattern} {prefix}");
+        }
+    }
+
     fn piece() -> impl Strategy<Value = String> {
         prop_oneof![
             8 => "[abA]{1,4}",
@@ -190,6 +229,20 @@ mod tests {
             let pattern = pieces.concat();
             let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
             prop_assert_eq!(long::matches(pattern, text, nocase), matches_short(pattern, text, nocase));
+        }
+
+        #[test]
+        fn what_is_covered_matches_whatever_follows(
+            pieces in prop::collection::vec(piece(), 0..5),
+            prefix in "[abA*]{0,5}",
+            rest in prop::collection::vec("[abAB*]{0,5}", 8),
+        ) {
+            let pattern = pieces.concat() + "*";
+            if covers(pattern.as_bytes(), prefix.as_bytes()) {
+                for rest in rest {
+                    prop_assert!(matches(pattern.as_bytes(), (prefix.clone() + &rest).as_bytes(), false));
+                }
+            }
         }
     }
 
