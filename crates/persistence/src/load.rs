@@ -225,6 +225,8 @@ fn order(fault: &FileError) -> (u64, bool) {
 #[derive(Default)]
 struct Total {
     loaded: Loaded,
+    /// Definitions and where they begin: threads take them as they come, and one depends on those before it.
+    definitions: Vec<(u64, Definition)>,
     /// What batches add to the checksum.
     sums: u64,
 }
@@ -305,7 +307,10 @@ impl Reading {
         let total = std::mem::take(&mut *lock(&self.total));
         let splitter = lock(&self.splitter);
         let place = lock(&self.stream).take();
-        let loaded = Loaded { bytes: splitter.source_offset(), place, ..total.loaded };
+        let mut definitions = total.definitions;
+        definitions.sort_by_key(|(offset, _)| *offset);
+        let definitions = definitions.into_iter().map(|(_, text)| text).collect();
+        let loaded = Loaded { bytes: splitter.source_offset(), place, definitions, ..total.loaded };
         progress.keys.store(loaded.keys, Ordering::Relaxed);
         progress.expired.store(loaded.expired, Ordering::Relaxed);
         let damage = lock(&self.damage).or(splitter.verify(total.sums).err());
@@ -418,7 +423,7 @@ impl<'a> Loader<'a> {
         let open_slots = loader.total.loaded.open_slots.take();
         total.loaded.open_slots = total.loaded.open_slots.take().or(open_slots);
         total.loaded.imports.append(&mut loader.total.loaded.imports);
-        total.loaded.definitions.append(&mut loader.total.loaded.definitions);
+        total.definitions.append(&mut loader.total.definitions);
         total.sums ^= loader.total.sums;
     }
 
@@ -452,7 +457,13 @@ impl<'a> Loader<'a> {
                     let sums = self.inside(|loader| reader.read(&batch, &bytes, loader))?;
                     self.total.sums ^= sums;
                 }
-                Some(Piece::Item(Item::Aux { name, text }, _)) => self.note(&name, &text),
+                Some(Piece::Item(Item::Aux { name, text }, offset)) => {
+                    if name == DEFINITION.as_bytes() {
+                        self.total.definitions.push((offset, text.into()));
+                    } else {
+                        self.note(&name, &text);
+                    }
+                }
                 Some(Piece::Item(Item::Library(_), _)) => {}
                 Some(Piece::Item(Item::SlotImport(import), _)) => self.total.loaded.imports.push(import),
                 Some(Piece::Item(Item::ModuleAux { name }, _)) => {
@@ -526,10 +537,6 @@ impl<'a> Loader<'a> {
 
     /// Logs the file's statements about itself.
     fn note(&mut self, name: &[u8], text: &[u8]) {
-        if name == DEFINITION.as_bytes() {
-            self.total.loaded.definitions.push(text.into());
-            return;
-        }
         let text = String::from_utf8_lossy(text);
         let number = || text.parse::<i64>().unwrap_or(0);
         match name {
@@ -795,6 +802,20 @@ mod tests {
         for pair in in_order.windows(2) {
             assert!(order(&pair[0]) < order(&pair[1]), "{pair:?}");
         }
+    }
+
+    #[test]
+    fn definitions_come_in_the_order_of_the_file_however_many_threads_read_it() {
+        let settings = testing::settings(Path::new("/"));
+        let (beside, _) = testing::server(settings.clone(), 4, Arc::new(martlet_base::disk::RealDisk));
+        let mut file = FileWriter::new(Vec::new(), Form { version: VERSION_MIN, compress: false }, &[], true);
+        let expected: Vec<Definition> = (0..5000).map(|n: u32| n.to_string().into_bytes().into()).collect();
+        expected.iter().for_each(|definition| file.write_aux(DEFINITION, definition));
+        let bytes = file.finish().unwrap();
+        let len = bytes.len() as u64;
+        let source = Source { reader: Box::new(io::Cursor::new(bytes)), len, offset: 0 };
+        let (loaded, _) = load_beside(beside, &settings, source).unwrap();
+        assert!(loaded.definitions == expected);
     }
 
     #[test]
