@@ -10,7 +10,7 @@ use martlet_search::aggregate::request::{Aggregate, Load, LoadField, Step};
 use martlet_search::aggregate::value::Value;
 use martlet_search::aggregating::Fields;
 use martlet_search::hybrid::{Hybrid, HybridHit, HybridSearching};
-use martlet_search::index::documents::Sortable;
+use martlet_search::index::sortables::SortableRef;
 use martlet_search::request::{Arrange, Format};
 use martlet_search::schema::Source as DocumentSource;
 use martlet_search::searching::Context;
@@ -265,10 +265,10 @@ impl KeyRows<'_, '_> {
                 let mut sortable = rules.definition.fields.iter().filter(|field| field.sortable);
                 let place = sortable.position(|field| field.name == input.name)?;
                 let partition = self.index.index().partition(hit.partition)?;
-                match partition.documents().get(hit.id)?.sortables.get(place)? {
-                    Sortable::Missing => None,
-                    Sortable::Number(number) => Some(Value::Number(*number)),
-                    Sortable::Text(text) => Some(Value::from(&**text)),
+                match partition.documents().sortable(hit.id, place) {
+                    SortableRef::Missing => None,
+                    SortableRef::Number(number) => Some(Value::Number(number)),
+                    SortableRef::Text(text) => Some(Value::from(text)),
                 }
             }
         }

@@ -14,7 +14,7 @@ use martlet_json::text::to_text;
 use martlet_json::value::{Node, Value, View};
 use martlet_keyspace::Entry;
 use martlet_search::exec::Hit;
-use martlet_search::index::documents::Sortable;
+use martlet_search::index::sortables::Sortable;
 use martlet_search::number;
 use martlet_search::request::{Format, Search};
 use martlet_search::schema::{Definition, Field, FieldKind, Source};

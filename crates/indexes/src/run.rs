@@ -12,7 +12,7 @@ use martlet_search::Error;
 use martlet_search::exec::Hit;
 use martlet_search::exec::profile::{Part, Profile};
 use martlet_search::highlighting::Highlighter;
-use martlet_search::index::documents::Sortable;
+use martlet_search::index::sortables::Sortable;
 use martlet_search::merging::Merging;
 use martlet_search::request::{Returned, Search};
 use martlet_search::schema::Language;

@@ -10,22 +10,25 @@ use std::sync::Arc;
 use martlet_base::hash::hash_bytes;
 
 use crate::Error;
-use crate::aggregate::batch::Batch;
+use crate::aggregate::batch::{Batch, Dictionary};
 use crate::aggregate::expression::Slot;
 use crate::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Property, Schema};
 use crate::aggregate::request::Aggregate;
 use crate::aggregate::value::Value;
-use crate::exec::{Evaluation, Match, Scores};
+use crate::exec::{Evaluation, Found, Match, Scores};
 use crate::index::DocId;
-use crate::index::documents::{Document, Sortable};
+use crate::index::bits::Bits;
 use crate::index::partition::Partition;
+use crate::index::sortables::{Cell, Code};
 use crate::index::whole::Index;
 use crate::number;
-use crate::schema::{Definition, FieldKind, Source};
+use crate::schema::{Definition, Field, FieldKind, Source};
 use crate::searching::{Context, Filters, distance_field, plan};
 
 /// Up to so many documents are put into order.
-const ORDERED_MAX: usize = 10_000;
+const ORDERED_MAX: usize = if cfg!(test) { 500 } else { 10_000 };
+/// The most texts of a partition's field for which a dictionary is made.
+const CODES_MAX: usize = 1 << 16;
 /// The bits of a row's number that name its document in a partition.
 const ID_BITS: u32 = 48;
 /// Texts that are kept for rows with the same.
@@ -49,24 +52,46 @@ pub struct Means {
 pub struct Aggregating {
     index: Arc<Index>,
     evaluation: Evaluation,
-    found: Vec<Found>,
+    found: Vec<Row>,
     /// How many of them have become rows.
     passed: usize,
+    /// Documents of a window that are to become rows.
+    window: Option<Window>,
+    ids: Vec<DocId>,
     /// Nothing has become a row yet: there may be few, to be put into order.
     is_ordering: bool,
     columns: Vec<(Slot, Origin)>,
+    coded: Vec<CodedColumn>,
     terms_slot: Option<Slot>,
-    texts: Texts,
 }
 
 /// A document that was found.
 #[derive(Debug)]
-struct Found {
+struct Row {
     sequence: u64,
     document: u64,
     score: f64,
     distance: Option<f32>,
     terms: Vec<Box<[u8]>>,
+}
+
+/// Documents that were found, from an id on.
+#[derive(Debug)]
+struct Window {
+    partition: usize,
+    found: Bits,
+    next: DocId,
+}
+
+/// A sortable field whose values a row names by a dictionary.
+#[derive(Debug)]
+struct CodedColumn {
+    slot: Slot,
+    place: usize,
+    dictionary: Arc<Dictionary>,
+    /// The partition whose codes the dictionary has. An evaluation finds no document that came since it began
+    /// there, so that a code which is given again is not met.
+    of: Option<usize>,
 }
 
 /// Where a row's value comes from.
@@ -86,7 +111,8 @@ pub struct Fields<'a>(pub &'a Definition);
 impl Schema for Fields<'_> {
     fn property(&self, name: &[u8]) -> Option<Property> {
         let field = self.0.fields.iter().find(|field| *field.name == *name)?;
-        Some(Property { path: field.identifier.clone(), is_sortable: field.sortable })
+        let has_numbers = has_one_number(self.0, field);
+        Some(Property { path: field.identifier.clone(), is_sortable: field.sortable, has_numbers })
     }
 }
 
@@ -124,15 +150,24 @@ impl Aggregating {
             explain: false,
             with_terms: terms_slot.is_some(),
         });
+        let columns: Vec<(Slot, Origin)> = pipeline.scanned().iter().filter_map(origin).collect();
+        let coded = |column: &(Slot, Origin)| match *column {
+            (slot, Origin::Kept(place)) if pipeline.coded().contains(&slot) => {
+                Some(CodedColumn { slot, place, dictionary: Arc::default(), of: None })
+            }
+            _ => None,
+        };
         let aggregating = Aggregating {
-            columns: pipeline.scanned().iter().filter_map(origin).collect(),
+            coded: columns.iter().filter_map(coded).collect(),
+            columns,
             evaluation: Evaluation::new(Arc::clone(&index), planned, scores)?.among_keys(context.key_filter),
             index,
             found: Vec::new(),
             passed: 0,
+            window: None,
+            ids: Vec::new(),
             is_ordering: true,
             terms_slot,
-            texts: Texts::default(),
         };
         Ok((aggregating, pipeline))
     }
@@ -145,12 +180,21 @@ impl Aggregating {
     /// Adds at most `most` rows, after a step of the search if none is left from the one before. Returns
     /// whether there may be others.
     pub fn fill(&mut self, batch: &mut Batch, most: usize) -> bool {
-        if self.passed == self.found.len() || self.is_ordering {
+        if self.is_ordering || self.window.is_none() && self.passed == self.found.len() {
             self.search();
         }
         if self.is_ordering {
             return true;
         }
+        if let Some(window) = self.window.take() {
+            self.fill_of_window(window, batch, most);
+        } else {
+            self.fill_of_found(batch, most);
+        }
+        self.window.is_some() || self.passed < self.found.len() || !self.evaluation.is_done()
+    }
+
+    fn fill_of_found(&mut self, batch: &mut Batch, most: usize) {
         let index = Arc::clone(&self.index);
         let end = self.found.len().min(self.passed.saturating_add(most));
         while let Some(first) = self.found.get(self.passed).filter(|_| self.passed < end) {
@@ -160,11 +204,39 @@ impl Aggregating {
                 if partition_of(found.document) != number {
                     break;
                 }
-                add_row(batch, &partition, found, &self.columns, self.terms_slot, &mut self.texts);
+                add_row(batch, &partition, found, &self.columns, self.terms_slot);
                 self.passed += 1;
             }
         }
-        self.passed < self.found.len() || !self.evaluation.is_done()
+    }
+
+    /// Adds the next documents of a window, which is kept if it has more.
+    fn fill_of_window(&mut self, mut window: Window, batch: &mut Batch, most: usize) {
+        let Some(partition) = self.index.partition(window.partition) else { return };
+        let ids = &mut self.ids;
+        ids.clear();
+        ids.extend(window.found.between(window.next, window.found.end() - 1).take(most));
+        window.next = ids.last().map_or(window.next, |last| last + 1);
+        let documents = partition.documents();
+        let has_more = ids.len() == most;
+        ids.retain(|id| documents.is_live(*id));
+        let (first, number) = (batch.len(), window.partition);
+        batch.extend(ids.iter().map(|id| (number as u64) << ID_BITS | id));
+        for (slot, origin) in &self.columns {
+            // A dictionary is for all rows of a batch.
+            let coded = self.coded.iter_mut().find(|coded| coded.slot == *slot && first == 0);
+            if coded.is_some_and(|coded| coded.encode(number, &partition, ids, batch)) {
+                continue;
+            }
+            for (row, id) in (first..).zip(ids.iter()) {
+                if let Some(place) = batch.row_mut(row).get_mut(*slot) {
+                    *place = kept_value(&partition, *id, *origin);
+                }
+            }
+        }
+        if has_more {
+            self.window = Some(window);
+        }
     }
 
     /// A step of the search.
@@ -173,19 +245,15 @@ impl Aggregating {
             self.found.clear();
             self.passed = 0;
         }
-        let found = &mut self.found;
-        self.evaluation.step(&mut |one: Match<'_>| {
-            found.push(Found {
-                sequence: one.rank.sequence,
-                document: (one.partition as u64) << ID_BITS | one.id,
-                score: one.score,
-                distance: one.distance,
-                terms: one.notes.terms,
-            });
-        });
-        if self.is_ordering && (self.evaluation.is_done() || self.found.len() > ORDERED_MAX) {
-            self.is_ordering = false;
-            self.found.sort_unstable_by_key(|one| one.sequence);
+        if self.is_ordering {
+            let found = &mut self.found;
+            self.evaluation.step(&mut |one: Match<'_>| found.push(one.into()));
+            if self.evaluation.is_done() || self.found.len() > ORDERED_MAX {
+                self.is_ordering = false;
+                self.found.sort_unstable_by_key(|one| one.sequence);
+            }
+        } else {
+            self.evaluation.step_into(&mut Next { found: &mut self.found, window: &mut self.window });
         }
     }
 
@@ -202,12 +270,86 @@ impl Aggregating {
     }
 }
 
+impl From<Match<'_>> for Row {
+    fn from(found: Match<'_>) -> Row {
+        Row {
+            sequence: found.rank.sequence,
+            document: (found.partition as u64) << ID_BITS | found.id,
+            score: found.score,
+            distance: found.distance,
+            terms: found.notes.terms,
+        }
+    }
+}
+
+/// Where a step's documents go.
+struct Next<'a> {
+    found: &'a mut Vec<Row>,
+    window: &'a mut Option<Window>,
+}
+
+impl Found for Next<'_> {
+    fn one(&mut self, found: Match<'_>) {
+        self.found.push(found.into());
+    }
+
+    fn window(&mut self, _: &Partition, partition: usize, found: Bits) {
+        *self.window = Some(Window { partition, next: found.base(), found });
+    }
+}
+
+impl CodedColumn {
+    /// Gives the rows of a batch, which are these documents, the field's values by a dictionary. False if the
+    /// field has too many texts for one.
+    fn encode(&mut self, number: usize, partition: &Partition, ids: &[DocId], batch: &mut Batch) -> bool {
+        let documents = partition.documents();
+        let Some(texts) = documents.texts(self.place).filter(|texts| texts.codes() <= CODES_MAX) else {
+            return false;
+        };
+        let of = Some(number);
+        let dictionary = Arc::make_mut(&mut self.dictionary);
+        if self.of != of {
+            self.of = of;
+            dictionary.number += 1;
+            dictionary.values.clear();
+        }
+        dictionary.values.resize(texts.codes(), Value::Null);
+        let mut codes = Vec::with_capacity(ids.len());
+        for (row, id) in ids.iter().enumerate() {
+            codes.push(match documents.cell(*id, self.place) {
+                Cell::Text(code) => {
+                    if let (Some(value @ Value::Null), Some(text)) =
+                        (dictionary.values.get_mut(code as usize), texts.get(code))
+                    {
+                        *value = Value::Text(Arc::clone(text));
+                    }
+                    code
+                }
+                Cell::Number(number) => {
+                    if let Some(place) = batch.row_mut(row).get_mut(self.slot) {
+                        *place = Some(Value::Number(number));
+                    }
+                    Code::MAX
+                }
+                Cell::Missing => Code::MAX,
+            });
+        }
+        batch.encode(self.slot, Arc::clone(&self.dictionary), codes);
+        true
+    }
+}
+
 fn partition_of(document: u64) -> usize {
     (document >> ID_BITS) as usize
 }
 
 fn id_of(document: u64) -> DocId {
     document & ((1 << ID_BITS) - 1)
+}
+
+/// Whether a column has the field's numbers, one of a document: a hash has no more.
+fn has_one_number(definition: &Definition, field: &Field) -> bool {
+    definition.source == Source::Hash && matches!(field.kind, FieldKind::Numeric) && !field.no_index
 }
 
 /// Where an input of the pipeline comes from.
@@ -219,9 +361,7 @@ fn origin(definition: &Definition, input: &Input, is_distance: bool) -> Option<O
         InputSource::Sorted => {
             let at = definition.fields.iter().position(|field| field.name == input.name)?;
             let (before, field) = (definition.fields.get(..at)?, definition.fields.get(at)?);
-            // A hash has one number, which stands in a row with others.
-            let is_number = matches!(field.kind, FieldKind::Numeric) && !field.no_index;
-            if is_number && definition.source == Source::Hash {
+            if has_one_number(definition, field) {
                 return Some(Origin::Number(at));
             }
             Some(Origin::Kept(before.iter().filter(|field| field.sortable).count()))
@@ -232,33 +372,20 @@ fn origin(definition: &Definition, input: &Input, is_distance: bool) -> Option<O
 fn add_row(
     batch: &mut Batch,
     partition: &Partition,
-    found: &Found,
+    found: &Row,
     columns: &[(Slot, Origin)],
     terms_slot: Option<Slot>,
-    texts: &mut Texts,
 ) {
     let id = id_of(found.document);
-    let documents = partition.documents();
-    if !documents.is_live(id) {
+    if !partition.documents().is_live(id) {
         return;
     }
     let row = batch.push(found.document);
-    let mut document: Option<&Document> = None;
     for (slot, origin) in columns {
         let value = match *origin {
             Origin::Score => Some(Value::Number(found.score)),
             Origin::Distance => found.distance.map(|distance| Value::Number(f64::from(distance))),
-            Origin::Number(field) => {
-                partition.numbers(field).and_then(|numbers| numbers.get(id).next()).map(Value::Number)
-            }
-            Origin::Kept(place) => {
-                document = document.or_else(|| documents.get(id));
-                match document.and_then(|document| document.sortables.get(place)) {
-                    Some(Sortable::Number(number)) => Some(Value::Number(*number)),
-                    Some(Sortable::Text(text)) => Some(texts.value(text)),
-                    Some(Sortable::Missing) | None => None,
-                }
-            }
+            kept => kept_value(partition, id, kept),
         };
         if let Some(place) = row.get_mut(*slot) {
             *place = value;
@@ -267,6 +394,19 @@ fn add_row(
     if let Some(place) = terms_slot.and_then(|slot| row.get_mut(slot)) {
         let terms: Vec<Value> = found.terms.iter().map(|term| Value::from(&**term)).collect();
         *place = Some(terms.into());
+    }
+}
+
+/// What the index keeps of a document.
+fn kept_value(partition: &Partition, id: DocId, origin: Origin) -> Option<Value> {
+    match origin {
+        Origin::Score | Origin::Distance => None,
+        Origin::Number(field) => partition.numbers(field)?.get(id).next().map(Value::Number),
+        Origin::Kept(place) => match partition.documents().cell(id, place) {
+            Cell::Missing => None,
+            Cell::Number(number) => Some(Value::Number(number)),
+            Cell::Text(code) => partition.documents().texts(place)?.get(code).cloned().map(Value::Text),
+        },
     }
 }
 

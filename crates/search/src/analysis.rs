@@ -12,7 +12,7 @@ use martlet_types::geo::Point;
 use crate::error::Error;
 use crate::geometry::Shape;
 use crate::index::content::Content;
-use crate::index::documents::Sortable;
+use crate::index::sortables::Sortable;
 use crate::index::vectors;
 use crate::number::parse_c;
 use crate::schema::{

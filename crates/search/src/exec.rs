@@ -20,7 +20,7 @@ mod score;
 mod shapes;
 
 pub use best::{Best, Hit, Ranking, Ranks};
-pub use evaluation::{Evaluation, KeyFilter, Match, Scores};
+pub use evaluation::{Evaluation, Found, KeyFilter, Match, Scores};
 pub use matched::MatchedTerms;
 pub use plan::{Children, Expansion, Order, Plan};
 pub use planner::{Bounds, Planned, Planner, ShapeQuery};

@@ -14,6 +14,7 @@ pub mod numbers;
 pub mod partition;
 pub mod postings;
 pub mod shapes;
+pub mod sortables;
 pub mod sorted;
 pub mod statistics;
 mod varint;

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use crate::exec::{Ranking, Ranks};
-use crate::index::documents::Sortable;
+use crate::index::sortables::Sortable;
 
 /// How the results of the parts become one.
 #[derive(Copy, Clone, Debug, PartialEq)]

@@ -13,8 +13,8 @@ use crate::exec::{
     Best, Bounds, Evaluation, Hit, KeyFilter, MatchedTerms, Plan, Planned, Planner, Ranking, Scorer, Scores,
 };
 use crate::highlighting;
-use crate::index::documents::Sortable;
 use crate::index::numbers::Range;
+use crate::index::sortables::Sortable;
 use crate::index::whole::{Index, Rules};
 use crate::merging::Merging;
 use crate::query::ast::{FieldMask, Near, Node};

@@ -1,5 +1,8 @@
 //! Rows between the steps of an aggregation: many at a time, in one allocation.
 
+use std::sync::Arc;
+
+use super::expression::Slot;
 use super::value::Value;
 
 /// Rows of equal width.
@@ -7,9 +10,28 @@ use super::value::Value;
 pub struct Batch {
     width: usize,
     values: Vec<Option<Value>>,
+    coded: Vec<Coded>,
     documents: Vec<u64>,
     /// By row, the fields of LOAD * without a slot; empty unless some row has one.
     extra: Vec<Vec<(Box<[u8]>, Value)>>,
+}
+
+/// Values that rows name by their places.
+#[derive(Clone, Debug, Default)]
+pub struct Dictionary {
+    /// A dictionary whose places have other values has another number.
+    pub number: u64,
+    /// The values; null at places that no row names.
+    pub values: Vec<Value>,
+}
+
+/// A slot whose values are in a dictionary.
+#[derive(Debug)]
+struct Coded {
+    slot: Slot,
+    dictionary: Arc<Dictionary>,
+    /// By row the place of its value; beyond the dictionary: the value is in the row, if there is one.
+    codes: Vec<u32>,
 }
 
 impl Batch {
@@ -32,8 +54,43 @@ impl Batch {
     pub fn clear(&mut self, width: usize) {
         self.width = width;
         self.values.clear();
+        self.coded.clear();
         self.documents.clear();
         self.extra.clear();
+    }
+
+    /// Adds rows without values; the numbers by which the source knows them.
+    pub fn extend(&mut self, documents: impl Iterator<Item = u64>) {
+        self.documents.extend(documents);
+        self.values.resize(self.documents.len() * self.width, None);
+        if !self.extra.is_empty() {
+            self.extra.resize_with(self.documents.len(), Vec::new);
+        }
+    }
+
+    /// Gives all rows the values of a slot by their places in a dictionary; a row with a place beyond it has
+    /// its own value. Rows are not added after this, nor moved: only GROUPBY knows of dictionaries, and
+    /// [`Pipeline::coded`](super::pipeline::Pipeline::coded) has the slots.
+    pub fn encode(&mut self, slot: Slot, dictionary: Arc<Dictionary>, codes: Vec<u32>) {
+        self.coded.push(Coded { slot, dictionary, codes });
+    }
+
+    /// The dictionary of a slot, and the places of its rows there.
+    pub fn codes(&self, slot: Slot) -> Option<(&Dictionary, &[u32])> {
+        let coded = self.coded.iter().find(|coded| coded.slot == slot)?;
+        Some((&coded.dictionary, &coded.codes))
+    }
+
+    /// The value of a slot, wherever it is.
+    #[inline]
+    pub fn value(&self, row: usize, slot: Slot) -> Option<&Value> {
+        if !self.coded.is_empty()
+            && let Some((dictionary, codes)) = self.codes(slot)
+            && let Some(value) = codes.get(row).and_then(|code| dictionary.values.get(*code as usize))
+        {
+            return Some(value);
+        }
+        self.row(row).get(slot)?.as_ref()
     }
 
     /// Adds a row without values. `document` is the number by which the source knows it.

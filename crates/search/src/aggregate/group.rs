@@ -62,9 +62,15 @@ pub(super) struct Grouper {
     keys: Keys,
     reducers: Vec<Reducer>,
     members: Vec<Member>,
+    /// By place in the dictionary of this number the group of its value, or [`UNKNOWN`].
+    by_code: Vec<u32>,
+    dictionary: u64,
     /// Groups that have been drained.
     drained: usize,
 }
+
+/// No group.
+const UNKNOWN: u32 = u32::MAX;
 
 impl Grouper {
     /// Groups by these slots. `seed` is for RANDOM_SAMPLE.
@@ -72,7 +78,13 @@ impl Grouper {
         let reducers =
             reducers.into_iter().zip(seed..).map(|(kind, seed)| Reducer::new(kind, seed)).collect();
         let keys = Keys { width: slots.len(), ..Keys::default() };
-        Grouper { slots, keys, reducers, members: Vec::new(), drained: 0 }
+        let (members, by_code) = (Vec::new(), Vec::new());
+        Grouper { slots, keys, reducers, members, by_code, dictionary: 0, drained: 0 }
+    }
+
+    /// The slots of the properties.
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
     }
 
     /// How many groups there are.
@@ -84,7 +96,8 @@ impl Grouper {
     pub(super) fn bytes(&self) -> usize {
         let groups =
             self.len() * (size_of::<u64>() + size_of::<u32>() + self.slots.len() * size_of::<Value>());
-        groups + self.keys.heap_bytes + self.reducers.iter().map(Reducer::bytes).sum::<usize>()
+        let by_code = self.by_code.len() * size_of::<u32>();
+        groups + by_code + self.keys.heap_bytes + self.reducers.iter().map(Reducer::bytes).sum::<usize>()
     }
 
     /// Adds the rows of a batch.
@@ -94,18 +107,47 @@ impl Grouper {
     /// A row belongs to too many groups, or there are too many.
     pub(super) fn absorb(&mut self, batch: &Batch) -> Result<(), Error> {
         self.members.clear();
-        for row in 0..batch.len() {
-            let values = batch.row(row);
-            let is_array = |slot: &Slot| matches!(values.get(*slot), Some(Some(Value::Array(_))));
-            if self.slots.iter().any(is_array) {
-                self.explode(row, values)?;
-            } else {
-                let value = |slot: &Slot| values.get(*slot).and_then(Option::as_ref).unwrap_or(&Value::Null);
-                let group = self.keys.find(self.slots.iter().map(value))?;
-                self.members.push((row as u32, group));
-            }
+        match *self.slots {
+            [slot] if batch.codes(slot).is_some() => self.find_by_codes(batch, slot)?,
+            _ => (0..batch.len()).try_for_each(|row| self.find(batch, row))?,
         }
         self.reduce(batch);
+        Ok(())
+    }
+
+    /// Finds the groups of rows whose property is in a dictionary.
+    fn find_by_codes(&mut self, batch: &Batch, slot: Slot) -> Result<(), Error> {
+        let Some((dictionary, codes)) = batch.codes(slot) else { return Ok(()) };
+        if self.dictionary != dictionary.number {
+            self.dictionary = dictionary.number;
+            self.by_code.clear();
+        }
+        self.by_code.resize(dictionary.values.len(), UNKNOWN);
+        for (row, code) in codes.iter().enumerate() {
+            match self.by_code.get(*code as usize) {
+                None => self.find(batch, row)?,
+                Some(&UNKNOWN) => {
+                    self.find(batch, row)?;
+                    if let (Some(known), Some((_, group))) =
+                        (self.by_code.get_mut(*code as usize), self.members.last())
+                    {
+                        *known = *group;
+                    }
+                }
+                Some(&group) => self.members.push((row as u32, group)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the group of a row, or the groups.
+    fn find(&mut self, batch: &Batch, row: usize) -> Result<(), Error> {
+        let value = |slot: &Slot| batch.value(row, *slot).unwrap_or(&Value::Null);
+        if self.slots.iter().any(|slot| matches!(value(slot), Value::Array(_))) {
+            return self.explode(batch, row);
+        }
+        let group = self.keys.find(self.slots.iter().map(value))?;
+        self.members.push((row as u32, group));
         Ok(())
     }
 
@@ -118,12 +160,12 @@ impl Grouper {
     }
 
     /// Adds a row to the group of each combination of its arrays' elements.
-    fn explode(&mut self, row: usize, values: &[Option<Value>]) -> Result<(), Error> {
+    fn explode(&mut self, batch: &Batch, row: usize) -> Result<(), Error> {
         const NULL: &[Value] = &[Value::Null];
         let alternatives: Vec<&[Value]> = self
             .slots
             .iter()
-            .map(|slot| match values.get(*slot).and_then(Option::as_ref) {
+            .map(|slot| match batch.value(row, *slot) {
                 None => NULL,
                 Some(Value::Array(values)) if values.is_empty() => NULL,
                 Some(Value::Array(values)) => &**values,

@@ -141,6 +141,14 @@ impl Pipeline {
         &self.plan.scanned
     }
 
+    /// The slots whose values the source may add by a dictionary; see [`Batch::encode`].
+    pub fn coded(&self) -> &[Slot] {
+        match self.plan.stages.first() {
+            Some(Stage::Group(grouper)) => grouper.slots(),
+            _ => &[],
+        }
+    }
+
     /// The slot for the terms of the query that a document matched, an array; none: they are not wanted.
     pub fn terms_slot(&self) -> Option<Slot> {
         self.plan.terms_slot

@@ -263,10 +263,36 @@ impl Builder<'_> {
             section.write_once(&reduce.name)?;
         }
         self.load_missing();
+        self.read_numbers_of_index(&slots, &kinds);
         let seed = self.options.seed;
         self.push(Stage::Group(Box::new(Grouper::new(slots, kinds, seed))));
         self.plan.sections.push(std::mem::replace(&mut self.section, section));
         Ok(())
+    }
+
+    /// Has the index give the numbers that reducers alone see, where the first stage would load them from the
+    /// documents.
+    fn read_numbers_of_index(&mut self, slots: &[Slot], kinds: &[Kind]) {
+        let [Stage::Load { inputs, all: false }] = self.plan.stages.as_mut_slice() else { return };
+        let (schema, scanned) = (self.schema, &mut self.plan.scanned);
+        inputs.retain(|input| {
+            let is_number = schema
+                .property(&input.name)
+                .is_some_and(|property| property.has_numbers && property.path == input.path);
+            let is_reduced =
+                kinds.iter().all(|kind| kind.wants_numbers() || !kind.slots().contains(&Some(input.slot)));
+            let is_free = is_number && is_reduced && !slots.contains(&input.slot);
+            // A field that is sortable is there already, and loaded over it.
+            scanned.retain(|known| !is_free || known.slot != input.slot);
+            if is_free {
+                scanned.push(Input { source: InputSource::Sorted, ..input.clone() });
+            }
+            !is_free
+        });
+        if inputs.is_empty() {
+            self.plan.stages.clear();
+            self.plan.sections_of_stages.clear();
+        }
     }
 
     fn arrange(&mut self, arrange: &Arrange, count_only: bool) -> Result<(), Error> {

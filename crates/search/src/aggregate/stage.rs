@@ -17,6 +17,8 @@ pub struct Property {
     pub path: Box<[u8]>,
     /// Whether the index has its value.
     pub is_sortable: bool,
+    /// Whether the index has the number that it is in every document.
+    pub has_numbers: bool,
 }
 
 /// Limits of a pipeline, and the properties that its query adds.

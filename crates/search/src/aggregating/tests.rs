@@ -12,7 +12,7 @@ use crate::analysis::{self, Analysis};
 use crate::definition::{self, create};
 use crate::request::Limits;
 
-const SCHEMA: &str = "i SCHEMA t TEXT NOSTEM n NUMERIC SORTABLE g TAG SORTABLE v VECTOR FLAT 6 TYPE FLOAT32 DIM 1 \
+const SCHEMA: &str = "i SCHEMA t TEXT NOSTEM n NUMERIC SORTABLE g TAG SORTABLE p NUMERIC v VECTOR FLAT 6 TYPE FLOAT32 DIM 1 \
                       DISTANCE_METRIC L2";
 
 struct Fields(Vec<(&'static str, Vec<u8>)>);
@@ -36,7 +36,9 @@ fn index() -> Arc<Index> {
 fn put(index: &Index, key: &str, text: &str, number: Option<u64>, tag: Option<&str>) {
     let vector = (number.unwrap_or(0) as f32).to_le_bytes().to_vec();
     let mut fields = vec![("t", text.as_bytes().to_vec()), ("v", vector)];
-    fields.extend(number.map(|number| ("n", number.to_string().into_bytes())));
+    for name in ["n", "p"] {
+        fields.extend(number.map(|number| (name, number.to_string().into_bytes())));
+    }
     fields.extend(tag.map(|tag| ("g", tag.as_bytes().to_vec())));
     let (mut analysis, rules) = (Analysis::default(), index.rules());
     let content = analysis.of(&rules.definition, &rules.stopwords, key.as_bytes(), &Fields(fields)).unwrap();
@@ -174,12 +176,83 @@ fn groups_are_those_of_a_walk_over_all_documents() {
         let mut found = rows(&index, query, "GROUPBY 1 @g REDUCE COUNT 0 AS c REDUCE SUM 1 @n AS s").unwrap();
         found.sort();
         assert_eq!(found, wanted, "{query}");
+        let mut pairs: BTreeMap<String, u64> = BTreeMap::new();
+        for (_, number, tag) in model.values().filter(|document| is_wanted(document)) {
+            let number = number.map_or("null".into(), |number| number.to_string());
+            *pairs.entry(format!("g={} n={number}", tag.unwrap_or("null"))).or_default() += 1;
+        }
+        let mut found = rows(&index, query, "GROUPBY 2 @g @n REDUCE COUNT 0 AS c").unwrap();
+        found.sort();
+        assert!(
+            found.into_iter().eq(pairs.iter().map(|(pair, count)| format!("{pair} c={count}"))),
+            "{query}"
+        );
         let mut numbers: Vec<u64> =
             model.values().filter(|document| is_wanted(document)).filter_map(|document| document.1).collect();
         numbers.sort_unstable();
         let wanted: Vec<String> = numbers.iter().rev().take(25).map(|number| format!("n={number}")).collect();
         assert_eq!(rows(&index, query, "SORTBY 2 @n DESC LIMIT 0 25").unwrap(), wanted, "{query}");
     }
+}
+
+#[test]
+fn numbers_that_only_reducers_see_are_the_columns() {
+    let index = index();
+    for at in 0..20 {
+        put(&index, &format!("d{at}"), "x", (at != 3).then_some(at), Some("g"));
+    }
+    let all = |options: &str| rows(&index, "*", options).unwrap().join(" ");
+    assert_eq!(all("LOAD 1 @p GROUPBY 1 @g REDUCE SUM 1 @p AS s"), "g=g s=187");
+    let several = "GROUPBY 1 @g REDUCE AVG 1 @p AS a REDUCE MAX 1 @p AS b REDUCE QUANTILE 2 @p 0 AS q";
+    assert_eq!(all(several), "g=g a=9.35 b=19 q=0");
+    // Others see what the document has: here every field is the key.
+    assert_eq!(all("LOAD 1 @p GROUPBY 1 @g REDUCE FIRST_VALUE 1 @p AS f"), "g=g f=d0");
+    assert_eq!(all("GROUPBY 1 @g REDUCE FIRST_VALUE 3 @g BY @p AS f REDUCE SUM 1 @p AS s"), "g=g f=g s=0");
+    assert!(all("LOAD 1 @p GROUPBY 1 @p REDUCE SUM 1 @p AS s").starts_with("p=d0 s=0 p=d1"));
+    assert_eq!(all("LOAD 1 @p APPLY 1 AS x GROUPBY 1 @g REDUCE SUM 1 @p AS s"), "g=g s=0");
+}
+
+#[test]
+fn texts_that_come_and_go_between_steps_stay_with_their_documents() {
+    let seed = Random::from_entropy().next_u64();
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let index = index();
+    let tag_of = |number: u64| format!("t{}", number * 7 % 1501);
+    for number in 0..4000 {
+        put(&index, &number.to_string(), "x", Some(number), Some(&tag_of(number)));
+    }
+    let words: Vec<&[u8]> = "* GROUPBY 1 @g REDUCE TOLIST 1 @n AS n".split(' ').map(str::as_bytes).collect();
+    let request = Aggregate::parse(&words, &Limits::default()).unwrap();
+    let means = Means { results_max: u64::MAX, memory_max_bytes: 1 << 24, seed: 1 };
+    let (mut aggregating, mut pipeline) =
+        Aggregating::new(Arc::clone(&index), &request, Context::default(), means).unwrap();
+    let mut stays = vec![true; 4000];
+    let mut next = 4000;
+    while pipeline.step(&mut Keys(&mut aggregating), usize::MAX, 97).unwrap() != Progress::Done {
+        for _ in 0..random.below(40) {
+            let gone = random.below(4000);
+            stays[gone as usize] = false;
+            let key = gone.to_string();
+            index.remove(hash_bytes(key.as_bytes()), key.as_bytes());
+            put(&index, &next.to_string(), "x", Some(next), Some(&format!("new{}", next % 997)));
+            next += 1;
+        }
+    }
+    let mut found = BTreeMap::new();
+    pipeline.take(usize::MAX, |row| {
+        let mut properties = row.properties().map(|(_, value)| show(value));
+        let (tag, numbers) = (properties.next().unwrap(), properties.next().unwrap());
+        for number in numbers.split('|') {
+            assert!(found.insert(number.parse::<u64>().unwrap(), tag.clone()).is_none(), "{number}");
+        }
+    });
+    for (number, tag) in &found {
+        let expected = if *number < 4000 { tag_of(*number) } else { format!("new{}", number % 997) };
+        assert_eq!(*tag, expected, "{number}");
+    }
+    let missing = (0..4000).find(|number| stays[*number as usize] && !found.contains_key(number));
+    assert_eq!(missing, None);
 }
 
 #[test]

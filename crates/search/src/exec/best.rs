@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::evaluation::Match;
 use super::score::Explanation;
 use crate::index::DocId;
-use crate::index::documents::Sortable;
+use crate::index::sortables::{Sortable, SortableRef};
 
 /// By what matches are ordered. Among equals the document that came into the index first is first.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Ranking {
             Ranking::Score => b.score.total_cmp(&a.score),
             Ranking::Distance { descending } => by_distance(a.distance, b.distance, descending),
             Ranking::Sortable { descending, .. } | Ranking::Number { descending, .. } => {
-                by_value(a.sortable, b.sortable, descending)
+                by_value(value(a.sortable), value(b.sortable), descending)
             }
         }
     }
@@ -143,10 +143,8 @@ impl Best {
     pub fn hit(&self, found: Match<'_>) -> Hit {
         let document = found.document();
         let sortable = match self.ranking {
-            Ranking::Sortable { place, .. } => {
-                document.and_then(|document| document.sortables.get(place)).cloned()
-            }
-            Ranking::Number { field, .. } => Some(number(&found, field)),
+            Ranking::Sortable { place, .. } => Some(found.sortable(place).into()),
+            Ranking::Number { field, .. } => Some(number(&found, field).into()),
             _ => None,
         };
         Hit {
@@ -169,11 +167,10 @@ impl Best {
             Ranking::Score => last.score.total_cmp(&found.score),
             Ranking::Distance { descending } => by_distance(found.distance, last.distance, descending),
             Ranking::Sortable { place, descending } => {
-                let value = found.document().and_then(|document| document.sortables.get(place));
-                by_value(value, last.sortable.as_ref(), descending)
+                by_value(found.sortable(place), value(last.sortable.as_ref()), descending)
             }
             Ranking::Number { field, descending } => {
-                by_value(Some(&number(found, field)), last.sortable.as_ref(), descending)
+                by_value(number(found, field), value(last.sortable.as_ref()), descending)
             }
         };
         order.then(found.rank.sequence.cmp(&last.sequence)) == Ordering::Less
@@ -186,8 +183,12 @@ impl Best {
     }
 }
 
-fn number(found: &Match<'_>, field: usize) -> Sortable {
-    found.number(field).map_or(Sortable::Missing, Sortable::Number)
+fn number(found: &Match<'_>, field: usize) -> SortableRef<'static> {
+    found.number(field).map_or(SortableRef::Missing, SortableRef::Number)
+}
+
+fn value(sortable: Option<&Sortable>) -> SortableRef<'_> {
+    sortable.map_or(SortableRef::Missing, Sortable::as_ref)
 }
 
 /// Matches without a distance come last in either direction.
@@ -200,15 +201,15 @@ fn by_distance(a: Option<f32>, b: Option<f32>, descending: bool) -> Ordering {
 }
 
 /// Documents without the value come last in either direction.
-fn by_value(a: Option<&Sortable>, b: Option<&Sortable>, descending: bool) -> Ordering {
-    let order = match (a.unwrap_or(&Sortable::Missing), b.unwrap_or(&Sortable::Missing)) {
-        (Sortable::Missing, Sortable::Missing) => return Ordering::Equal,
-        (Sortable::Missing, _) => return Ordering::Greater,
-        (_, Sortable::Missing) => return Ordering::Less,
-        (Sortable::Number(a), Sortable::Number(b)) => a.total_cmp(b),
-        (Sortable::Text(a), Sortable::Text(b)) => a.cmp(b),
-        (Sortable::Number(_), Sortable::Text(_)) => Ordering::Less,
-        (Sortable::Text(_), Sortable::Number(_)) => Ordering::Greater,
+fn by_value(a: SortableRef<'_>, b: SortableRef<'_>, descending: bool) -> Ordering {
+    let order = match (a, b) {
+        (SortableRef::Missing, SortableRef::Missing) => return Ordering::Equal,
+        (SortableRef::Missing, _) => return Ordering::Greater,
+        (_, SortableRef::Missing) => return Ordering::Less,
+        (SortableRef::Number(a), SortableRef::Number(b)) => a.total_cmp(&b),
+        (SortableRef::Text(a), SortableRef::Text(b)) => a.cmp(b),
+        (SortableRef::Number(_), SortableRef::Text(_)) => Ordering::Less,
+        (SortableRef::Text(_), SortableRef::Number(_)) => Ordering::Greater,
     };
     if descending { order.reverse() } else { order }
 }

@@ -20,6 +20,7 @@ use crate::index::DocId;
 use crate::index::bits::Bits;
 use crate::index::documents::{Document, Rank};
 use crate::index::partition::Partition;
+use crate::index::sortables::SortableRef;
 use crate::index::statistics::Statistics;
 use crate::index::vectors::{Place, Vectors};
 use crate::index::whole::{Index, Rules};
@@ -87,9 +88,36 @@ impl<'a> Match<'a> {
         self.within.documents().get(self.id)
     }
 
+    /// The value of the sortable field at this place among those.
+    pub fn sortable(&self, place: usize) -> SortableRef<'a> {
+        self.within.documents().sortable(self.id, place)
+    }
+
     /// The first number of a field of the document.
     pub fn number(&self, field: usize) -> Option<f64> {
         self.within.numbers(field)?.get(self.id).next()
+    }
+}
+
+/// Takes what a step finds.
+pub trait Found {
+    /// A match.
+    fn one(&mut self, found: Match<'_>);
+
+    /// The documents of a window of a partition, of which neither scores nor distances are asked.
+    fn window(&mut self, within: &Partition, number: usize, found: Bits) {
+        for id in found.iter() {
+            let (rank, notes) = (within.documents().rank(id), Notes::default());
+            self.one(Match { within, rank, partition: number, id, score: 0.0, notes, distance: None });
+        }
+    }
+}
+
+struct Each<'a>(&'a mut dyn FnMut(Match<'_>));
+
+impl Found for Each<'_> {
+    fn one(&mut self, found: Match<'_>) {
+        (self.0)(found);
     }
 }
 
@@ -203,6 +231,11 @@ impl Evaluation {
 
     /// A step; `each` gets the matches that it found.
     pub fn step(&mut self, each: &mut dyn FnMut(Match<'_>)) {
+        self.step_into(&mut Each(each));
+    }
+
+    /// As [`Evaluation::step`], with a place for documents of which nothing is asked but which they are.
+    pub fn step_into(&mut self, each: &mut dyn Found) {
         self.stage = match self.stage {
             Stage::Range(number) => self.look_for_range(number),
             Stage::Shapes(number) => self.look_for_shapes(number),
@@ -268,7 +301,7 @@ impl Evaluation {
     }
 
     /// One window of a partition.
-    fn go_on(&mut self, number: usize, each: &mut dyn FnMut(Match<'_>)) -> Stage {
+    fn go_on(&mut self, number: usize, each: &mut dyn Found) -> Stage {
         let index = Arc::clone(&self.index);
         let Some(partition) = index.partition(number) else {
             return if self.nearest.is_some() { Stage::Nearest } else { Stage::Done };
@@ -291,7 +324,7 @@ impl Evaluation {
                 return;
             }
             let distance = near.iter().find_map(|near| near.get(&(number, id)).copied());
-            each(Match { within, rank, partition: number, id, score, notes, distance });
+            each.one(Match { within, rank, partition: number, id, score, notes, distance });
         };
         let has_more = match &self.scores {
             Some(scores) if wants_scores => {
@@ -316,6 +349,13 @@ impl Evaluation {
                     }
                     true
                 }
+                Some(mut found) if near.is_empty() => {
+                    if self.key_filter.is_some() {
+                        found.retain(admits);
+                    }
+                    each.window(within, number, found);
+                    true
+                }
                 Some(found) => {
                     found
                         .iter()
@@ -336,7 +376,7 @@ impl Evaluation {
         self.key_filter.is_some() || !matches!(*self.plan, Plan::All)
     }
 
-    fn look_for_nearest(&mut self, each: &mut dyn FnMut(Match<'_>)) -> Stage {
+    fn look_for_nearest(&mut self, each: &mut dyn Found) -> Stage {
         let Some(query) = &self.nearest else { return Stage::Done };
         let Ok((vectors, components)) = query_vector(&self.rules, query) else { return Stage::Done };
         let Near::Nearest(count) = query.near else { return Stage::Done };
@@ -360,7 +400,7 @@ impl Evaluation {
             if !partition.documents().is_live(id) {
                 continue;
             }
-            each(Match {
+            each.one(Match {
                 within: &partition,
                 rank: partition.documents().rank(id),
                 partition: near.place.partition,

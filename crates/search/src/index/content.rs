@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use martlet_base::hash::hash_bytes;
 
-use super::documents::Sortable;
+use super::sortables::Sortable;
 use crate::error::Error;
 use crate::geometry::Shape;
 

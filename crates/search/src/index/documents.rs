@@ -11,6 +11,7 @@ use martlet_base::hash::hash_bytes;
 
 use super::DocId;
 use super::bits::{Bits, WINDOW};
+use super::sortables::{Cell, Packed, Sortable, SortableRef, Texts};
 use super::vectors::Place;
 
 /// Ids of a page; a window is whole pages.
@@ -27,8 +28,6 @@ pub struct Document {
     pub key: Box<[u8]>,
     /// A hash of everything that was indexed: equal contents need not be indexed again.
     pub fingerprint: u64,
-    /// Values by which results are sorted, in the order of the schema's sortable fields.
-    pub sortables: Box<[Sortable]>,
     /// The payload.
     pub payload: Option<Box<[u8]>>,
     /// Its vectors.
@@ -60,17 +59,6 @@ pub struct VectorOf {
     pub place: Arc<Place>,
 }
 
-/// A value by which results are sorted.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Sortable {
-    /// The document does not have the field.
-    Missing,
-    /// A number.
-    Number(f64),
-    /// A text or tag; normalised unless the field is UNF.
-    Text(Box<[u8]>),
-}
-
 #[derive(Debug, Default)]
 struct Page {
     live: [u64; PAGE_WORDS],
@@ -78,12 +66,20 @@ struct Page {
     /// Empty once the page has no live document and will get no more.
     documents: Vec<Option<Box<Document>>>,
     ranks: Vec<Rank>,
+    /// By sortable field the cells of the documents; the ones at the end that miss the field are left out.
+    columns: Vec<Vec<Packed>>,
 }
 
 impl Page {
     fn heap_bytes(&self) -> usize {
         self.documents.capacity() * size_of::<Option<Box<Document>>>()
             + self.ranks.capacity() * size_of::<Rank>()
+            + self.columns_bytes()
+    }
+
+    fn columns_bytes(&self) -> usize {
+        self.columns.capacity() * size_of::<Vec<Packed>>()
+            + self.columns.iter().map(|column| column.capacity() * size_of::<Packed>()).sum::<usize>()
     }
 }
 
@@ -97,8 +93,8 @@ pub struct Documents {
     by_key: HashTable<DocId>,
     total_length: u64,
     heap: usize,
-    /// The part of the heap that values have by which results are sorted.
-    sortables: usize,
+    /// By sortable field the texts of its column.
+    texts: Vec<Texts>,
 }
 
 impl Documents {
@@ -127,12 +123,14 @@ impl Documents {
         self.heap
             + self.pages.capacity() * size_of::<Page>()
             + self.pages.iter().map(Page::heap_bytes).sum::<usize>()
+            + self.texts.iter().map(Texts::heap_bytes).sum::<usize>()
             + self.key_table_bytes()
     }
 
     /// Bytes of [`Documents::heap_bytes`] that the values have by which results are sorted.
     pub fn sortable_bytes(&self) -> usize {
-        self.sortables
+        self.texts.iter().map(Texts::heap_bytes).sum::<usize>()
+            + self.pages.iter().map(Page::columns_bytes).sum::<usize>()
     }
 
     /// Bytes of [`Documents::heap_bytes`] that the table from key to document has.
@@ -156,14 +154,40 @@ impl Documents {
         self.page(id).and_then(|page| page.ranks.get(id as usize % PAGE)).copied().unwrap_or_default()
     }
 
+    /// The value by which a live document is sorted, of the sortable field at this place among those.
+    #[inline]
+    pub fn sortable(&self, id: DocId, place: usize) -> SortableRef<'_> {
+        match self.cell(id, place) {
+            Cell::Missing => SortableRef::Missing,
+            Cell::Number(number) => SortableRef::Number(number),
+            Cell::Text(code) => match self.texts.get(place).and_then(|texts| texts.get(code)) {
+                Some(text) => SortableRef::Text(text),
+                None => SortableRef::Missing,
+            },
+        }
+    }
+
+    /// As [`Documents::sortable`], with a text as its code.
+    #[inline]
+    pub fn cell(&self, id: DocId, place: usize) -> Cell {
+        let column = self.page(id).and_then(|page| page.columns.get(place));
+        column.and_then(|column| column.get(id as usize % PAGE)).map_or(Cell::Missing, |cell| cell.cell())
+    }
+
+    /// The texts of the sortable field at this place among those; none if no document has had one.
+    pub fn texts(&self, place: usize) -> Option<&Texts> {
+        self.texts.get(place)
+    }
+
     /// The id of a key's document.
     pub fn find(&self, key: &[u8]) -> Option<DocId> {
         let is_it = |&id: &DocId| self.get(id).is_some_and(|document| *document.key == *key);
         self.by_key.find(hash_bytes(key), is_it).copied()
     }
 
-    /// Adds a document, whose key has none, and returns its id.
-    pub fn add(&mut self, document: Document, rank: Rank) -> DocId {
+    /// Adds a document, whose key has none, and returns its id. `sortables` are in the order of the schema's
+    /// sortable fields.
+    pub fn add(&mut self, document: Document, rank: Rank, sortables: &[Sortable]) -> DocId {
         let id = self.next;
         self.next += 1;
         if id.is_multiple_of(PAGE as u64) {
@@ -174,7 +198,7 @@ impl Documents {
         }
         self.total_length += u64::from(rank.length);
         self.heap += heap_of(&document);
-        self.sortables += sortables_of(&document);
+        self.texts.resize_with(self.texts.len().max(sortables.len()), Texts::default);
         let hash = hash_bytes(&document.key);
         if let Some(page) = self.pages.back_mut() {
             let at = id as usize % PAGE;
@@ -182,6 +206,13 @@ impl Documents {
             page.count += 1;
             page.documents.push(Some(Box::new(document)));
             page.ranks.push(rank);
+            page.columns.resize_with(page.columns.len().max(sortables.len()), Vec::new);
+            for ((column, texts), value) in page.columns.iter_mut().zip(&mut self.texts).zip(sortables) {
+                if *value != Sortable::Missing {
+                    column.resize(at, Packed::MISSING);
+                    column.push(texts.add(value));
+                }
+            }
         }
         let (pages, first) = (&self.pages, self.first);
         self.by_key.insert_unique(hash, id, |&id| key_hash(pages, first, id));
@@ -198,15 +229,20 @@ impl Documents {
         let length = page.ranks.get(at).map_or(0, |rank| rank.length);
         page.live[at / 64] &= !(1 << (at % 64));
         page.count -= 1;
-        if page.count == 0 && index + 1 < self.pages.len() {
-            (self.pages[index].documents, self.pages[index].ranks) = (Vec::new(), Vec::new());
+        for (column, texts) in page.columns.iter_mut().zip(&mut self.texts) {
+            if let Some(cell) = column.get_mut(at) {
+                texts.release(std::mem::replace(cell, Packed::MISSING));
+            }
+        }
+        let is_over = page.count == 0 && index + 1 < self.pages.len();
+        if let Some(page) = self.pages.get_mut(index).filter(|_| is_over) {
+            (page.documents, page.ranks, page.columns) = (Vec::new(), Vec::new(), Vec::new());
         }
         if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == id) {
             entry.remove();
         }
         self.total_length -= u64::from(length);
         self.heap -= heap_of(&document);
-        self.sortables -= sortables_of(&document);
         while self.pages.len() > 1 && self.pages.front().is_some_and(|page| page.count == 0) {
             self.pages.pop_front();
             self.first += 1;
@@ -257,18 +293,9 @@ impl Documents {
     }
 }
 
-fn sortables_of(document: &Document) -> usize {
-    let texts = document.sortables.iter().map(|value| match value {
-        Sortable::Text(text) => text.len(),
-        _ => 0,
-    });
-    size_of_val(&*document.sortables) + texts.sum::<usize>()
-}
-
 fn heap_of(document: &Document) -> usize {
     size_of::<Document>()
         + document.key.len()
-        + sortables_of(document)
         + document.payload.as_ref().map_or(0, |payload| payload.len())
         + size_of_val(&*document.vectors)
 }
@@ -289,17 +316,19 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn document(key: &str) -> Document {
-        Document {
-            key: key.as_bytes().into(),
-            fingerprint: 0,
-            sortables: Box::new([]),
-            payload: None,
-            vectors: Box::new([]),
-        }
+        Document { key: key.as_bytes().into(), fingerprint: 0, payload: None, vectors: Box::new([]) }
     }
 
     fn rank(length: u32) -> Rank {
         Rank { sequence: 0, score: 1.0, length, max_frequency: 1 }
+    }
+
+    fn sortable(random: &mut Random) -> Sortable {
+        match random.below(4) {
+            0 => Sortable::Missing,
+            1 => Sortable::Number(random.below(9) as f64),
+            _ => Sortable::Text(format!("text {}", random.below(40)).into_bytes().into()),
+        }
     }
 
     #[test]
@@ -307,13 +336,17 @@ mod tests {
         let seed = Random::from_entropy().next_u64();
         let mut random = Random::seeded(seed);
         let mut documents = Documents::default();
-        let mut model = BTreeMap::<String, (DocId, u32)>::new();
+        let mut model = BTreeMap::<String, (DocId, u32, Vec<Sortable>)>::new();
         for round in 0..20_000 {
             let key = format!("k{}", random.below(if round < 12_000 { 3_000 } else { 40 }));
             let old = model.remove(&key);
-            assert_eq!(documents.find(key.as_bytes()), old.map(|(id, _)| id), "seed {seed}");
-            if let Some((id, length)) = old {
+            assert_eq!(documents.find(key.as_bytes()), old.as_ref().map(|(id, ..)| *id), "seed {seed}");
+            if let Some((id, length, values)) = old {
                 assert!(documents.is_live(id));
+                for place in 0..3 {
+                    let value = values.get(place).map_or(SortableRef::Missing, Sortable::as_ref);
+                    assert_eq!(documents.sortable(id, place), value, "seed {seed}");
+                }
                 assert_eq!(documents.rank(id), rank(length));
                 assert_eq!(*documents.remove(id).unwrap().key, *key.as_bytes());
                 assert!(
@@ -322,16 +355,17 @@ mod tests {
             }
             if random.below(4) > 0 {
                 let length = random.below(100) as u32;
-                let id = documents.add(document(&key), rank(length));
-                model.insert(key, (id, length));
+                let values: Vec<Sortable> = (0..random.below(3)).map(|_| sortable(&mut random)).collect();
+                let id = documents.add(document(&key), rank(length), &values);
+                model.insert(key, (id, length, values));
             }
         }
         assert_eq!(documents.len(), model.len());
         assert_eq!(
             documents.total_length(),
-            model.values().map(|&(_, length)| u64::from(length)).sum::<u64>()
+            model.values().map(|&(_, length, _)| u64::from(length)).sum::<u64>()
         );
-        let mut ids: Vec<DocId> = model.values().map(|&(id, _)| id).collect();
+        let mut ids: Vec<DocId> = model.values().map(|&(id, ..)| id).collect();
         ids.sort_unstable();
         assert!(documents.iter().map(|(id, _)| id).eq(ids.iter().copied()));
         let mut live = Vec::new();
@@ -348,7 +382,7 @@ mod tests {
     fn documents_that_are_left_over_are_reported_and_their_pages_go() {
         let mut documents = Documents::default();
         for at in 0..10 * PAGE {
-            documents.add(document(&at.to_string()), rank(1));
+            documents.add(document(&at.to_string()), rank(1), &[Sortable::Number(at as f64)]);
         }
         for at in 0..9 * PAGE as u64 {
             if at % 100 != 0 {
@@ -363,7 +397,7 @@ mod tests {
             for key in keys {
                 let id = documents.find(&key).unwrap();
                 let old = documents.remove(id).unwrap();
-                documents.add(old, rank(1));
+                documents.add(old, rank(1), &[]);
             }
         }
         assert_eq!(documents.len(), 9 * PAGE / 100 + 1 + PAGE);

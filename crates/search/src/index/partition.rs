@@ -253,7 +253,6 @@ impl Partition {
         let document = Document {
             key: content.key.as_slice().into(),
             fingerprint: content.fingerprint,
-            sortables: content.sortables.as_slice().into(),
             payload: content.payload.take(),
             vectors: vectors.into_boxed_slice(),
         };
@@ -263,7 +262,7 @@ impl Partition {
             length: content.terms.length(),
             max_frequency: content.terms.max_frequency(),
         };
-        let id = self.documents.add(document, rank);
+        let id = self.documents.add(document, rank, &content.sortables);
         places.iter().for_each(|place| place.settle(id));
         let (layout, terms, positions) = (self.layout, &mut self.terms, &mut self.positions);
         terms.locate(content.terms.hashes(), &mut self.located);

@@ -5,7 +5,7 @@
 use martlet_client::resp::{self, Reply as Decoded};
 use martlet_indexes::{Results, Row};
 use martlet_protocol::reply::Reply;
-use martlet_search::index::documents::Sortable;
+use martlet_search::index::sortables::Sortable;
 use martlet_search::merging::{Part, PartRow};
 use martlet_search::request::Search;
 

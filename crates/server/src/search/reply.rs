@@ -5,7 +5,7 @@ use martlet_indexes::{Loaded, NamedValue, Results, Row};
 use martlet_json::value::{Node, Number, View};
 use martlet_protocol::reply::Reply;
 use martlet_search::exec::Explanation;
-use martlet_search::index::documents::Sortable;
+use martlet_search::index::sortables::Sortable;
 use martlet_search::request::{Format, Search};
 
 use super::job::TIMED_OUT;

@@ -20,7 +20,7 @@ impl Schema for Documents {
     fn property(&self, name: &[u8]) -> Option<Property> {
         let is_sortable = matches!(name, b"n" | b"s");
         let is_known = is_sortable || matches!(name, b"t" | b"tags" | b"v");
-        is_known.then(|| Property { path: name.into(), is_sortable })
+        is_known.then(|| Property { path: name.into(), is_sortable, has_numbers: false })
     }
 }
 

@@ -110,6 +110,35 @@ impl Kind {
         Ok(kind)
     }
 
+    /// Whether it sees a value as the number that it is or reads as.
+    pub(in super::super) fn wants_numbers(self) -> bool {
+        match self {
+            Kind::Count
+            | Kind::Sum(_)
+            | Kind::Average(_)
+            | Kind::Min(_)
+            | Kind::Max(_)
+            | Kind::Deviation(_)
+            | Kind::Quantile { .. } => true,
+            Kind::CountDistinct(_)
+            | Kind::CountDistinctish(_)
+            | Kind::Sketch(_)
+            | Kind::SketchSum(_)
+            | Kind::ToList(_)
+            | Kind::FirstValue { .. }
+            | Kind::RandomSample { .. } => false,
+        }
+    }
+
+    /// The slots that it reads.
+    pub(in super::super) fn slots(self) -> [Option<Slot>; 2] {
+        match self {
+            Kind::Count => [None, None],
+            Kind::FirstValue { slot, by } => [Some(slot), by.map(|(by, _)| by)],
+            kind => [Some(kind.slot()), None],
+        }
+    }
+
     /// The slot that it reads.
     pub(super) fn slot(self) -> Slot {
         match self {

@@ -262,8 +262,7 @@ impl Reducer {
             }
             (States::Firsts(states), Kind::FirstValue { by: Some((by, descending)), .. }) => {
                 for (row, group) in members {
-                    let row = batch.row(*row as usize);
-                    let get = |slot: Slot| row.get(slot).and_then(Option::as_ref);
+                    let get = |slot: Slot| batch.value(*row as usize, slot);
                     if let (Some(state), Some(value)) = (states.get_mut(*group as usize), get(slot)) {
                         state.add_sorted(value, get(by).unwrap_or(&Value::Null), descending);
                     }
@@ -340,7 +339,7 @@ fn each<S>(
 ) {
     for (row, group) in members {
         if let Some(state) = states.get_mut(*group as usize) {
-            add(state, batch.row(*row as usize).get(slot).and_then(Option::as_ref));
+            add(state, batch.value(*row as usize, slot));
         }
     }
 }
