@@ -4,12 +4,14 @@
 //! The index and the keys are looked at one after the other. A row whose document has changed or gone since
 //! it was found goes, too.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use martlet_search::Error;
 use martlet_search::aggregate::batch::Batch;
-use martlet_search::aggregate::pipeline::{Input, Pipeline, Progress, Shown, SlotOf, Source as Rows};
+use martlet_search::aggregate::pipeline::{Input, Pipeline, Progress, Role, Shown, SlotOf, Source as Rows};
 use martlet_search::aggregate::request::Aggregate;
+use martlet_search::aggregate::rows::Reading;
 use martlet_search::aggregating::{Aggregating, Means};
 use martlet_search::searching::Context;
 
@@ -25,15 +27,23 @@ const STEP_ROWS: usize = 512;
 pub struct Aggregation {
     index: Arc<KeyIndex>,
     request: Aggregate,
-    aggregating: Aggregating,
+    from: From,
     pipeline: Pipeline,
-    values: RowValues,
     failure: Option<Error>,
     is_partial: bool,
 }
 
+/// Where rows come from.
+#[derive(Debug)]
+enum From {
+    Index(Box<(Aggregating, RowValues)>),
+    /// Other servers, which have done what needs the documents.
+    Parts(VecDeque<Reading>),
+}
+
 impl Aggregation {
-    /// An aggregation that has not begun.
+    /// An aggregation that has not begun: of this server's documents, of them as a part of those of several
+    /// servers, or of the parts, which are to come.
     ///
     /// # Errors
     /// Those of [`Aggregating::new`].
@@ -42,23 +52,60 @@ impl Aggregation {
         request: Aggregate,
         context: Context,
         means: Means,
+        role: Role,
     ) -> Result<Aggregation, Error> {
-        let (aggregating, pipeline) = Aggregating::new(Arc::clone(index.index()), &request, context, means)?;
-        let values = RowValues::new(&index.index().rules().definition, request.query.dialect);
-        Ok(Aggregation { index, request, aggregating, pipeline, values, failure: None, is_partial: false })
+        let own = Arc::clone(index.index());
+        let (aggregating, pipeline) = Aggregating::new(own, &request, context, means, role)?;
+        let from = match role {
+            Role::Whole | Role::Part => {
+                let values = RowValues::new(&index.index().rules().definition, request.query.dialect);
+                From::Index(Box::new((aggregating, values)))
+            }
+            Role::Rest => From::Parts(VecDeque::new()),
+        };
+        Ok(Aggregation { index, request, from, pipeline, failure: None, is_partial: false })
+    }
+
+    /// Takes the parts.
+    pub fn take_parts(&mut self, parts: Vec<Reading>) {
+        self.pipeline.count_parts(&parts);
+        self.is_partial |= parts.iter().any(Reading::is_partial);
+        self.from = From::Parts(parts.into());
+    }
+
+    /// The rows of a part, which has come to its end.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub fn encode(&self) -> Result<Vec<u8>, Error> {
+        self.pipeline.encode(self.is_partial)
     }
 
     /// Whether a step may take long.
     pub fn has_long_steps(&self) -> bool {
-        self.aggregating.has_long_steps()
+        matches!(&self.from, From::Index(from) if from.0.has_long_steps())
     }
 
     /// A step towards `wanted` rows; whether they are there, or all that there are. After
     /// [`Access::gave_up`] nothing of the aggregation is of use.
     pub fn step(&mut self, access: &mut Access<'_>, now_ms: i64, wanted: usize) -> bool {
-        let Aggregation { aggregating, values, pipeline, .. } = self;
-        let mut source = KeyRows { aggregating, values, access, now_ms };
-        match pipeline.step(&mut source, wanted, STEP_ROWS) {
+        let Aggregation { from: From::Index(from), pipeline, .. } = self else {
+            return self.step_of_parts(wanted);
+        };
+        let (aggregating, values) = &mut **from;
+        let progress = pipeline.step(&mut KeyRows { aggregating, values, access, now_ms }, wanted, STEP_ROWS);
+        self.is_there(progress)
+    }
+
+    /// As [`Aggregation::step`], of an aggregation that has its parts.
+    pub fn step_of_parts(&mut self, wanted: usize) -> bool {
+        let Aggregation { from: From::Parts(parts), pipeline, .. } = self else { return false };
+        let progress = pipeline.step(&mut PartRows(parts), wanted, STEP_ROWS);
+        self.is_there(progress)
+    }
+
+    fn is_there(&mut self, progress: Result<Progress, Error>) -> bool {
+        match progress {
             Ok(progress) => progress != Progress::Working,
             Err(error) => {
                 self.failure = Some(error);
@@ -90,7 +137,11 @@ impl Aggregation {
 
     /// Bytes that its rows take.
     pub fn bytes(&self) -> usize {
-        self.pipeline.bytes()
+        let parts = match &self.from {
+            From::Index(_) => 0,
+            From::Parts(parts) => parts.iter().map(Reading::bytes).sum(),
+        };
+        parts + self.pipeline.bytes()
     }
 
     /// How many rows are ready.
@@ -137,6 +188,25 @@ impl Rows for KeyRows<'_, '_> {
         let mut keys = Keys::default();
         self.aggregating.keys(&documents, |key| keys.push(key));
         self.values.load(inputs, all, batch, &keys, (self.access, self.now_ms));
+        Ok(())
+    }
+}
+
+/// The rows of the parts, one part after the other.
+struct PartRows<'a>(&'a mut VecDeque<Reading>);
+
+impl Rows for PartRows<'_> {
+    fn fill(&mut self, batch: &mut Batch, most: usize) -> Result<bool, Error> {
+        let Some(part) = self.0.front_mut() else { return Ok(false) };
+        let has_more = part.fill(batch, most);
+        if !has_more.ok_or_else(|| Error::new("ERRCLUSTER A node's answer cannot be read"))? {
+            self.0.pop_front();
+        }
+        Ok(!self.0.is_empty())
+    }
+
+    /// Parts have loaded what is to be loaded.
+    fn load(&mut self, _: &[Input], _: Option<SlotOf<'_>>, _: &mut Batch) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use martlet_base::hash::hash_bytes;
 use crate::Error;
 use crate::aggregate::batch::{Batch, Dictionary};
 use crate::aggregate::expression::Slot;
-use crate::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Property, Schema};
+use crate::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Property, Role, Schema};
 use crate::aggregate::request::Aggregate;
 use crate::aggregate::value::Value;
 use crate::exec::{Evaluation, Found, Match, Scores};
@@ -126,6 +126,7 @@ impl Aggregating {
         request: &Aggregate,
         context: Context,
         means: Means,
+        role: Role,
     ) -> Result<(Aggregating, Pipeline), Error> {
         let rules = index.rules();
         let (planned, scorer) = plan(&rules, &request.query, Filters::default(), &context)?;
@@ -137,7 +138,7 @@ impl Aggregating {
             memory_max_bytes: means.memory_max_bytes,
             seed: means.seed,
         };
-        let pipeline = Pipeline::new(request, &Fields(&rules.definition), &options)?;
+        let pipeline = Pipeline::of(role, request, &Fields(&rules.definition), &options)?;
         let origin = |input: &Input| {
             let is_distance = distance.as_ref() == Some(&input.name);
             Some((input.slot, origin(&rules.definition, input, is_distance)?))

@@ -1,6 +1,7 @@
 //! Aggregations over keys: what rows have of hashes and of JSON documents.
 
 use martlet_base::number::NumberBuffer;
+use martlet_base::random::Random;
 use martlet_search::aggregate::value::Value;
 use martlet_search::request::Limits;
 
@@ -12,7 +13,7 @@ impl Store {
         let words: Vec<&[u8]> = text.split_whitespace().map(str::as_bytes).collect();
         let request = Aggregate::parse(&words, &Limits { dialect: 2, ..Limits::default() })?;
         let means = Means { results_max: u64::MAX, memory_max_bytes: 1 << 24, seed: 1 };
-        Aggregation::new(self.catalogue.find(b"i").unwrap(), request, Context::default(), means)
+        Aggregation::new(self.catalogue.find(b"i").unwrap(), request, Context::default(), means, Role::Whole)
     }
 
     fn go_on(&mut self, aggregation: &mut Aggregation, wanted: usize) {
@@ -33,7 +34,8 @@ fn shown(aggregation: &mut Aggregation, most: usize) -> Vec<String> {
     aggregation.take(most, |row| {
         let value = |value: &Value| match value {
             Value::Null => "null".into(),
-            Value::Number(number) => format!("#{number}"),
+            // Sums depend on their order in the last digits.
+            Value::Number(number) => format!("#{}", (number * 1e6).round() / 1e6),
             value => String::from_utf8_lossy(value.to_text(&mut NumberBuffer::new())).into_owned(),
         };
         let pairs =
@@ -144,4 +146,113 @@ fn rows_are_taken_in_parts_and_totals_count_what_was_read_for_each() {
         }
         assert_eq!(parts, wanted, "{text}");
     }
+}
+
+impl Store {
+    fn request(text: &str) -> Aggregate {
+        let words: Vec<&[u8]> = text.split_whitespace().map(str::as_bytes).collect();
+        Aggregate::parse(&words, &Limits { dialect: 2, ..Limits::default() }).unwrap()
+    }
+
+    /// The bytes of this store's part, or the error.
+    fn part(&mut self, text: &str) -> Result<Vec<u8>, Error> {
+        let index = self.catalogue.find(b"i").unwrap();
+        let mut part = Aggregation::new(index, Store::request(text), Context::default(), MEANS, Role::Part)?;
+        self.go_on(&mut part, usize::MAX);
+        part.take_failure().map_or_else(|| part.encode(), Err)
+    }
+
+    /// The rows and the total of an aggregation over the parts.
+    fn of_parts(&self, text: &str, parts: Vec<Vec<u8>>) -> Result<(Vec<String>, u64), Error> {
+        let index = self.catalogue.find(b"i").unwrap();
+        let mut whole = Aggregation::new(index, Store::request(text), Context::default(), MEANS, Role::Rest)?;
+        whole.take_parts(parts.into_iter().map(|bytes| Reading::new(bytes).unwrap()).collect());
+        while !whole.step_of_parts(usize::MAX) {}
+        whole.take_failure().map_or(Ok(()), Err)?;
+        let total = whole.take_total(usize::MAX);
+        Ok((shown(&mut whole, usize::MAX), total))
+    }
+}
+
+const MEANS: Means = Means { results_max: u64::MAX, memory_max_bytes: 1 << 24, seed: 1 };
+
+#[test]
+fn an_aggregation_over_parts_is_one_over_all_documents() {
+    let seed = Random::from_entropy().next_u64();
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let schema = "i SCHEMA t TEXT SORTABLE n NUMERIC SORTABLE p NUMERIC g TAG SORTABLE";
+    let mut all = Store::new(schema);
+    let mut parts: Vec<Store> = (0..3).map(|_| Store::new(schema)).collect();
+    for at in 0..400 {
+        let (key, number) = (format!("d{at}"), at.to_string());
+        let price = random.below(50).to_string();
+        let tag = format!("g{}", random.below(6));
+        let mut fields = vec![("t", if random.below(2) == 0 { "red car" } else { "blue" }), ("n", &number)];
+        for (name, value) in [("p", &price), ("g", &tag), ("x", &number)] {
+            fields.extend((random.below(5) > 0).then_some((name, value.as_str())));
+        }
+        all.set(&key, &fields);
+        parts[random.below(3) as usize].set(&key, &fields);
+    }
+    for text in [
+        "* GROUPBY 1 @g REDUCE COUNT 0 AS c REDUCE SUM 1 @n AS s REDUCE AVG 1 @p AS a REDUCE MIN 1 @n AS l REDUCE \
+         MAX 1 @p AS h SORTBY 2 @g ASC",
+        "red GROUPBY 2 @g @t REDUCE COUNT 0 AS c FILTER @c>3 APPLY @c*2 AS d",
+        "* LOAD 1 @y GROUPBY 0 REDUCE MIN 1 @y AS l",
+        "* LOAD 1 @x GROUPBY 0 REDUCE MIN 1 @x AS l REDUCE MAX 1 @x AS h REDUCE AVG 1 @x AS a",
+        "* GROUPBY 1 @g REDUCE COUNT_DISTINCTISH 1 @p AS d",
+        "* GROUPBY 1 @g REDUCE COUNT_DISTINCT 1 @p AS d REDUCE QUANTILE 2 @n 0.5 AS q",
+        "* GROUPBY 1 @p REDUCE FIRST_VALUE 4 @t BY @n DESC AS f",
+        "* GROUPBY 1 @g REDUCE COUNT 0 AS c GROUPBY 0 REDUCE SUM 1 @c AS s REDUCE MAX 1 @c AS m",
+        "* APPLY @n%7 AS m GROUPBY 1 @m REDUCE COUNT 0 AS c REDUCE STDDEV 1 @n AS s SORTBY 2 @m DESC LIMIT 1 3",
+        "* SORTBY 2 @n DESC LIMIT 3 20",
+        "* SORTBY 2 @n DESC MAX 10 LOAD 2 @x @__key APPLY upper(@__key) AS u",
+        "* FILTER @n>100 SORTBY 4 @g ASC @n DESC LIMIT 0 50",
+        "@g:{g2} LOAD * APPLY @n+1 AS m",
+        "@g:{g1} LOAD 1 @__key",
+        "* LIMIT 0 0",
+        "-car SORTBY 2 @n ASC LIMIT 0 9 LOAD 1 @p FILTER exists(@p)",
+    ] {
+        let expected = {
+            let mut aggregation = all.begin(text).unwrap();
+            all.go_on(&mut aggregation, usize::MAX);
+            (aggregation.take_total(usize::MAX), shown(&mut aggregation, usize::MAX))
+        };
+        let sent = parts.iter_mut().map(|part| part.part(text)).collect::<Result<Vec<_>, _>>();
+        let sent = sent.unwrap_or_else(|error| panic!("{text}: {error}"));
+        if text.contains("AVG 1 @p") {
+            assert!(sent.iter().all(|bytes| bytes.len() < 1000), "groups go, not rows");
+        }
+        let (mut rows, total) = all.of_parts(text, sent).unwrap();
+        let (expected_total, mut expected) = expected;
+        if text.contains("LOAD *") {
+            // The order of names is that in which they appear.
+            for row in rows.iter_mut().chain(&mut expected) {
+                let mut pairs: Vec<&str> = row.split(' ').collect();
+                pairs.sort_unstable();
+                *row = pairs.join(" ");
+            }
+        }
+        if !text.contains("SORTBY") {
+            rows.sort();
+            expected.sort();
+        }
+        assert_eq!(rows, expected, "seed {seed}: {text}");
+        if text.contains("SORTBY") || text.contains("GROUPBY") || text.ends_with("LIMIT 0 0") {
+            assert_eq!(total, expected_total, "{text}");
+        }
+    }
+    // LIMIT without an order: some documents, as many as wanted.
+    let sent: Vec<_> =
+        parts.iter_mut().map(|part| part.part("* LOAD 1 @__key LIMIT 100 50").unwrap()).collect();
+    let (rows, _) = all.of_parts("* LOAD 1 @__key LIMIT 100 50", sent).unwrap();
+    assert_eq!(rows.iter().collect::<std::collections::HashSet<_>>().len(), 50);
+    // TOLIST has the values of all parts, each once.
+    let text = "* GROUPBY 0 REDUCE TOLIST 1 @g AS l APPLY format(\"%s\",@l) AS s";
+    let sent: Vec<_> = parts.iter_mut().map(|part| part.part(text).unwrap()).collect();
+    assert_eq!(all.of_parts(text, sent).unwrap().0.len(), 1);
+    // An error of a row is an error of its part.
+    let error = parts[0].part("* LOAD 1 @x APPLY @x+1 AS y").unwrap_err();
+    assert!(error.text().contains("EXISTS"), "{error}");
 }

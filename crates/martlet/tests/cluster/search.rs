@@ -70,6 +70,7 @@ fn any_node_answers_for_all() {
     assert!(nodes.iter().all(|node| node.ask(&["FT.TAGVALS", "i", "g"]) == "g0 g1 g2"));
     assert_eq!(nodes[0].ask(&["FT.TAGVALS", "i", "t"]), "-Not a tag field");
     words_are_everywhere(&nodes);
+    aggregations(&nodes);
     // Pages make the whole.
     let page = |at: u64| found(&nodes[(at % 3) as usize], &["*", "LIMIT", &(at * 30).to_string(), "30"]).1;
     let keys: Vec<String> = (0..10).flat_map(page).collect();
@@ -88,6 +89,58 @@ fn any_node_answers_for_all() {
     for node in &nodes {
         assert_eq!((node.ask(&["FT._LIST"]), node.ask(&["DBSIZE"])), (String::new(), "0".into()));
     }
+}
+
+fn aggregations(nodes: &[Node]) {
+    for node in nodes {
+        let ask = |words: &str| node.ask(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(
+            ask("FT.AGGREGATE x * GROUPBY 1 @g REDUCE COUNT 0 AS c REDUCE AVG 1 @n AS a SORTBY 2 @g ASC"),
+            "3 g g0 c 100 a 148.5 g g1 c 100 a 149.5 g g2 c 100 a 150.5"
+        );
+        assert_eq!(
+            ask("FT.AGGREGATE i @g:{g1} SORTBY 2 @n DESC LIMIT 1 2 LOAD 2 @__key @v APPLY upper(@v) AS u"),
+            "100 n 295 __key d:295 v abcd u ABCD n 292 __key d:292 v abcd u ABCD"
+        );
+        assert_eq!(ask("FT.AGGREGATE i * LIMIT 0 0"), "300");
+        assert!(ask("FT.AGGREGATE i * APPLY @nope AS x").starts_with("-Property `nope`"));
+        // All rows of a cursor, in order.
+        let mut client = node.connect();
+        let mut reply = client
+            .command(&[
+                "FT.AGGREGATE",
+                "i",
+                "*",
+                "SORTBY",
+                "1",
+                "@n",
+                "MAX",
+                "300",
+                "WITHCURSOR",
+                "COUNT",
+                "70",
+            ])
+            .unwrap();
+        let (mut rows, mut sizes) = (Vec::new(), Vec::new());
+        loop {
+            let Reply::Array(parts) = &reply else { panic!("{}", told(&reply)) };
+            let Reply::Array(some) = &parts[0] else { panic!("{}", told(&reply)) };
+            sizes.push(some.len() - 1);
+            rows.extend(some[1..].iter().map(told));
+            let cursor = told(&parts[1]);
+            if cursor == "0" {
+                break;
+            }
+            reply = client.command(&["FT.CURSOR", "READ", "i", &cursor]).unwrap();
+        }
+        assert_eq!(sizes, [70, 70, 70, 70, 20]);
+        assert!(rows.into_iter().eq((0..300).map(|n| format!("n {n}"))));
+    }
+    let mut client = nodes[2].connect();
+    client.command(&["MULTI"]).unwrap();
+    client.command(&["FT.AGGREGATE", "i", "*"]).unwrap();
+    assert_eq!(told(&client.command(&["EXEC"]).unwrap()), "-Cannot perform `FT.AGGREGATE`: Cannot block");
+    assert!(nodes[1].ask(&["_FT.AGGREGATE", "0", "2", "i", "*"]).starts_with("-ERR unknown command"));
 }
 
 /// Dictionaries and synonyms are definitions, too.

@@ -40,6 +40,11 @@ impl Batch {
         Batch { width, ..Batch::default() }
     }
 
+    /// The slots of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.documents.len()

@@ -87,6 +87,39 @@ impl Grouper {
         &self.slots
     }
 
+    /// The groups of a part's rows, from which [`Grouper::of_rest`] makes those of all; none if a reducer has
+    /// to see all rows itself.
+    pub(super) fn of_part(&self) -> Option<Grouper> {
+        let kinds: Option<Vec<Vec<Kind>>> =
+            self.reducers.iter().map(|reducer| Some(reducer.kind().of_parts(0)?.0)).collect();
+        let mut part = Grouper::new(self.slots.clone(), kinds?.concat(), 0);
+        part.reducers.iter_mut().for_each(Reducer::keep_infinite);
+        Some(part)
+    }
+
+    /// The groups of all parts, from rows of [`Grouper::of_part`].
+    pub(super) fn of_rest(&self) -> Option<Grouper> {
+        let mut slot = self.slots.len();
+        let mut kinds = Vec::with_capacity(self.reducers.len());
+        for reducer in &self.reducers {
+            let (of_part, of_rest) = reducer.kind().of_parts(slot)?;
+            slot += of_part.len();
+            kinds.push(of_rest);
+        }
+        Some(Grouper::new((0..self.slots.len()).collect(), kinds, 0))
+    }
+
+    /// The slots of the rows that come out.
+    pub(super) fn width(&self) -> usize {
+        self.slots.len() + self.reducers.len()
+    }
+
+    /// The slots that are read of the rows that come in.
+    pub(super) fn read_slots(&self) -> Vec<Slot> {
+        let reduced = self.reducers.iter().flat_map(|reducer| reducer.kind().slots().into_iter().flatten());
+        self.slots.iter().copied().chain(reduced).collect()
+    }
+
     /// How many groups there are.
     pub(super) fn len(&self) -> usize {
         self.keys.hashes.len()

@@ -8,6 +8,8 @@ pub mod pipeline;
 mod plan;
 mod reducers;
 pub mod request;
+pub mod rows;
 mod sort;
+mod split;
 mod stage;
 pub mod value;

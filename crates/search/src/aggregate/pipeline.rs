@@ -7,10 +7,12 @@ use super::batch::Batch;
 use super::expression::{Program, Row, Scratch, Slot};
 use super::plan::{self, Plan};
 use super::request::Aggregate;
+use super::rows::{self, Reading};
 use super::stage::Stage;
 use super::value::Value;
 use crate::Error;
 
+pub use super::split::Role;
 pub use super::stage::{Input, InputSource, Options, Property, Schema};
 
 /// The most rows of a batch.
@@ -73,6 +75,10 @@ pub struct Pipeline {
     scratch: Scratch,
     memory_max_bytes: usize,
     total: u64,
+    /// How many rows all parts have read, where they hand on some of them.
+    total_of_parts: Option<u64>,
+    /// The slots that are wanted of a part's rows; none: all.
+    wanted: Option<Vec<Slot>>,
     counted: Counted,
 }
 
@@ -118,10 +124,29 @@ impl Pipeline {
     ///
     /// RediSearch's, for properties that there are not, expressions and reducers.
     pub fn new(request: &Aggregate, schema: &dyn Schema, options: &Options) -> Result<Pipeline, Error> {
-        let plan = plan::build(request, schema, options)?;
+        Pipeline::of(Role::Whole, request, schema, options)
+    }
+
+    /// The pipeline of a part of a request; rows go by [`Pipeline::encode`] from one to the other.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pipeline::new`].
+    pub fn of(
+        role: Role,
+        request: &Aggregate,
+        schema: &dyn Schema,
+        options: &Options,
+    ) -> Result<Pipeline, Error> {
+        let whole = plan::build(request, schema, options)?;
+        let wanted = if role == Role::Part { whole.wanted_by_group() } else { None };
+        let plan = whole.of(role);
         let is_by_result = !plan.stages.iter().any(Stage::is_blocking);
         let width = plan.sections.last().map_or(0, |section| section.names.len());
         Ok(Pipeline {
+            // A part's own groups are wanted whole.
+            wanted: wanted.filter(|_| plan.sections.len() == 1),
+            total_of_parts: None,
             plan,
             phase: Phase::Reading,
             batch: Batch::default(),
@@ -243,7 +268,7 @@ impl Pipeline {
         let has_more = source.fill(&mut batch, most)?;
         let rows = batch.len();
         self.counted.begin(&batch, self.total);
-        self.total += rows as u64;
+        self.total = self.total_of_parts.unwrap_or(self.total + rows as u64);
         self.pass(0, &mut batch, source)?;
         self.batch = batch;
         if !has_more {
@@ -344,6 +369,24 @@ impl Pipeline {
 
     fn check_memory(&self) -> Result<(), Error> {
         if self.bytes() > self.memory_max_bytes { Err(Memory::error()) } else { Ok(()) }
+    }
+
+    /// The rows of a part, and how many it has read, for [`Reading`].
+    ///
+    /// # Errors
+    ///
+    /// They take too many bytes.
+    pub fn encode(&self, is_partial: bool) -> Result<Vec<u8>, Error> {
+        rows::encode(&self.results, self.taken, self.total, is_partial, self.wanted.as_deref())
+    }
+
+    /// The rows of these parts are to come.
+    pub fn count_parts(&mut self, parts: &[Reading]) {
+        let totals = parts.iter().map(Reading::total).fold(0, u64::saturating_add);
+        // Elsewhere rows, or groups, count as they come.
+        if let Some(Stage::Sort(_) | Stage::Count) = self.plan.stages.first() {
+            (self.total, self.total_of_parts) = (totals, Some(totals));
+        }
     }
 
     /// How many rows are there.

@@ -47,6 +47,12 @@ impl Section {
         Ok(self.write(name))
     }
 
+    /// Slots of which nothing is shown.
+    pub(super) fn without_names(width: usize) -> Section {
+        let (names, hidden) = (vec![Box::default(); width], vec![true; width]);
+        Section { names, hidden, slots: HashMap::new() }
+    }
+
     /// A slot that has no name.
     fn hide(&mut self) -> Slot {
         self.names.push(Box::default());

@@ -89,7 +89,7 @@ fn rows(index: &Arc<Index>, query: &str, options: &str) -> Result<Vec<String>, E
     let request = Aggregate::parse(&words, &Limits::default())?;
     let means = Means { results_max: u64::MAX, memory_max_bytes: 1 << 24, seed: 1 };
     let (mut aggregating, mut pipeline) =
-        Aggregating::new(Arc::clone(index), &request, Context::default(), means)?;
+        Aggregating::new(Arc::clone(index), &request, Context::default(), means, Role::Whole)?;
     let mut rows = Vec::new();
     for step in 0.. {
         assert!(step < 100_000, "{query} {options}");
@@ -226,7 +226,7 @@ fn texts_that_come_and_go_between_steps_stay_with_their_documents() {
     let request = Aggregate::parse(&words, &Limits::default()).unwrap();
     let means = Means { results_max: u64::MAX, memory_max_bytes: 1 << 24, seed: 1 };
     let (mut aggregating, mut pipeline) =
-        Aggregating::new(Arc::clone(&index), &request, Context::default(), means).unwrap();
+        Aggregating::new(Arc::clone(&index), &request, Context::default(), means, Role::Whole).unwrap();
     let mut stays = vec![true; 4000];
     let mut next = 4000;
     while pipeline.step(&mut Keys(&mut aggregating), usize::MAX, 97).unwrap() != Progress::Done {
@@ -265,7 +265,7 @@ fn a_document_that_changes_between_steps_is_gone() {
     let request = Aggregate::parse(&words, &Limits::default()).unwrap();
     let means = Means { results_max: u64::MAX, memory_max_bytes: 1 << 24, seed: 1 };
     let (mut aggregating, _) =
-        Aggregating::new(Arc::clone(&index), &request, Context::default(), means).unwrap();
+        Aggregating::new(Arc::clone(&index), &request, Context::default(), means, Role::Whole).unwrap();
     let mut batch = Batch::new(1);
     while batch.len() < 4 {
         aggregating.fill(&mut batch, 4);

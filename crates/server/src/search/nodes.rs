@@ -39,6 +39,9 @@ pub const OTHER_LEADER: Error = Error::Fixed("TRYAGAIN Another node orders the c
 /// The reply if no thread can be had.
 pub const NO_THREAD: &str = "ERR The cluster's nodes cannot be asked: no thread is left";
 
+/// The reply if a node's answer is none that it can be.
+pub const UNREADABLE: &[u8] = b"ERRCLUSTER A node's answer cannot be read";
+
 /// The nodes to be asked for a request, if this node does not have all slots.
 #[derive(Copy, Clone)]
 pub struct Nodes {

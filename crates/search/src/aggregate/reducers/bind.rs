@@ -16,6 +16,11 @@ pub(in crate::aggregate) enum Kind {
     Count,
     Sum(Slot),
     Average(Slot),
+    /// The sums and the numbers of rows that parts have.
+    AverageOfParts {
+        total: Slot,
+        rows: Slot,
+    },
     Min(Slot),
     Max(Slot),
     Deviation(Slot),
@@ -116,6 +121,7 @@ impl Kind {
             Kind::Count
             | Kind::Sum(_)
             | Kind::Average(_)
+            | Kind::AverageOfParts { .. }
             | Kind::Min(_)
             | Kind::Max(_)
             | Kind::Deviation(_)
@@ -130,11 +136,36 @@ impl Kind {
         }
     }
 
+    /// What parts reduce their rows to, and what reduces that, which is in slots from `slot` on; none if the
+    /// reducer has to see all rows.
+    pub(in super::super) fn of_parts(self, slot: Slot) -> Option<(Vec<Kind>, Kind)> {
+        Some(match self {
+            Kind::Count => (vec![Kind::Count], Kind::Sum(slot)),
+            Kind::Sum(_) => (vec![self], Kind::Sum(slot)),
+            Kind::Average(of) => {
+                (vec![Kind::Sum(of), Kind::Count], Kind::AverageOfParts { total: slot, rows: slot + 1 })
+            }
+            Kind::Min(_) => (vec![self], Kind::Min(slot)),
+            Kind::Max(_) => (vec![self], Kind::Max(slot)),
+            Kind::CountDistinctish(of) => (vec![Kind::Sketch(of)], Kind::SketchSum(slot)),
+            Kind::ToList(_) => (vec![self], Kind::ToList(slot)),
+            Kind::AverageOfParts { .. }
+            | Kind::Deviation(_)
+            | Kind::Quantile { .. }
+            | Kind::CountDistinct(_)
+            | Kind::Sketch(_)
+            | Kind::SketchSum(_)
+            | Kind::FirstValue { .. }
+            | Kind::RandomSample { .. } => return None,
+        })
+    }
+
     /// The slots that it reads.
     pub(in super::super) fn slots(self) -> [Option<Slot>; 2] {
         match self {
             Kind::Count => [None, None],
             Kind::FirstValue { slot, by } => [Some(slot), by.map(|(by, _)| by)],
+            Kind::AverageOfParts { total, rows } => [Some(total), Some(rows)],
             kind => [Some(kind.slot()), None],
         }
     }
@@ -145,6 +176,7 @@ impl Kind {
             Kind::Count => 0,
             Kind::Sum(slot)
             | Kind::Average(slot)
+            | Kind::AverageOfParts { total: slot, .. }
             | Kind::Min(slot)
             | Kind::Max(slot)
             | Kind::Deviation(slot)

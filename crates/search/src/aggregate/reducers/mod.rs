@@ -23,6 +23,8 @@ pub(super) type Member = (u32, u32);
 #[derive(Debug)]
 pub(super) struct Reducer {
     kind: Kind,
+    /// Whether a least or greatest number may be infinite: it is one of several.
+    keeps_infinite: bool,
     states: States,
     random: Random,
     /// Bytes on the heap beyond the states themselves.
@@ -134,7 +136,7 @@ impl Reducer {
     pub(super) fn new(kind: Kind, seed: u64) -> Self {
         let states = match kind {
             Kind::Count => States::Counts(Vec::new()),
-            Kind::Sum(_) | Kind::Average(_) => States::Sums(Vec::new()),
+            Kind::Sum(_) | Kind::Average(_) | Kind::AverageOfParts { .. } => States::Sums(Vec::new()),
             Kind::Min(_) | Kind::Max(_) => States::Numbers(Vec::new()),
             Kind::Deviation(_) => States::Deviations(Vec::new()),
             Kind::Quantile { .. } => States::Quantiles(Vec::new()),
@@ -144,7 +146,17 @@ impl Reducer {
             Kind::FirstValue { .. } => States::Firsts(Vec::new()),
             Kind::RandomSample { .. } => States::Samples(Vec::new()),
         };
-        Reducer { kind, states, random: Random::seeded(seed), bytes: 0 }
+        Reducer { kind, keeps_infinite: false, states, random: Random::seeded(seed), bytes: 0 }
+    }
+
+    /// The reducer's kind.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// See [`Reducer::keeps_infinite`].
+    pub(super) fn keep_infinite(&mut self) {
+        self.keeps_infinite = true;
     }
 
     /// Bytes of all states.
@@ -192,6 +204,16 @@ impl Reducer {
                 for (_, group) in members {
                     if let Some(count) = states.get_mut(*group as usize) {
                         *count += 1;
+                    }
+                }
+            }
+            (States::Sums(states), Kind::AverageOfParts { total, rows }) => {
+                for (row, group) in members {
+                    let number =
+                        |slot| batch.value(*row as usize, slot).and_then(Value::to_number).unwrap_or(0.0);
+                    if let Some(sum) = states.get_mut(*group as usize) {
+                        sum.rows += number(rows) as u64;
+                        sum.total += number(total);
                     }
                 }
             }
@@ -290,12 +312,13 @@ impl Reducer {
         let number = match &mut self.states {
             States::Counts(states) => states.get(group).map(|count| *count as f64),
             States::Sums(states) => states.get(group).map(|sum| match kind {
-                Kind::Average(_) if sum.rows > 0 => sum.total / sum.rows as f64,
+                Kind::Average(_) | Kind::AverageOfParts { .. } if sum.rows > 0 => sum.total / sum.rows as f64,
                 _ => sum.total,
             }),
             // Of no numbers it is 0; and of infinite ones, as RediSearch has it.
             States::Numbers(states) => {
-                states.get(group).map(|number| if number.is_infinite() { 0.0 } else { *number })
+                let is_none = |number: &f64| number.is_infinite() && !self.keeps_infinite;
+                states.get(group).map(|number| if is_none(number) { 0.0 } else { *number })
             }
             States::Deviations(states) => states.get(group).map(Deviation::finish),
             States::Quantiles(states) => states.get_mut(group).map(|state| match kind {

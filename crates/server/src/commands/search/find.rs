@@ -144,10 +144,9 @@ impl AskedSearch {
             .into_iter()
             .map(|answer| match answer {
                 None => Ok(Part { is_partial: true, ..Part::default() }),
-                Some(answer) => answer
-                    .text()
-                    .and_then(parts::decode)
-                    .ok_or_else(|| b"ERRCLUSTER A node's answer cannot be read".to_vec()),
+                Some(answer) => {
+                    answer.text().and_then(parts::decode).ok_or_else(|| nodes::UNREADABLE.to_vec())
+                }
             })
             .collect()
     }

@@ -25,7 +25,14 @@ fn catalogue() -> &'static Catalogue {
 fn aggregation(index: &Arc<KeyIndex>) -> Aggregation {
     let request = Aggregate::parse(&[b"*"], &Limits::default()).unwrap();
     let means = Means { results_max: 10, memory_max_bytes: 1 << 20, seed: 1 };
-    Aggregation::new(Arc::clone(index), request, Context::default(), means).unwrap()
+    Aggregation::new(
+        Arc::clone(index),
+        request,
+        Context::default(),
+        means,
+        martlet_search::aggregate::pipeline::Role::Whole,
+    )
+    .unwrap()
 }
 
 fn leave(cursors: &Arc<Cursors>, index: &Arc<KeyIndex>, now_ms: i64) -> u64 {
