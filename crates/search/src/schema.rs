@@ -167,7 +167,7 @@ pub enum Coordinates {
 /// A vector field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vector {
-    /// FLAT or HNSW.
+    /// FLAT, HNSW or SVS-VAMANA.
     pub algorithm: Algorithm,
     /// The type of an element in a document and in a query.
     pub element: Element,
@@ -198,6 +198,44 @@ pub enum Algorithm {
         /// EPSILON: by how much a range is exceeded on the way, as a part of it; 0.01 unless given.
         epsilon: f64,
     },
+    /// By a graph, as SVS-VAMANA.
+    Vamana {
+        /// GRAPH_MAX_DEGREE: links of a node at level 0; 32 unless given.
+        degree: usize,
+        /// CONSTRUCTION_WINDOW_SIZE: candidates of an insertion; 200 unless given.
+        construction_window: usize,
+        /// SEARCH_WINDOW_SIZE: candidates of a search; 10 unless given.
+        search_window: usize,
+        /// EPSILON
+        epsilon: f64,
+        /// COMPRESSION, if it was given.
+        compression: Option<Compression>,
+    },
+}
+
+/// How the vectors of a graph are made smaller. The kinds are Intel's; each is one byte a component here, as
+/// in Redis where that company's library is not built in.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// LVQ8, LVQ4, LVQ4x4, LVQ4x8, LeanVec4x8 or LeanVec8x8.
+    pub name: &'static str,
+    /// TRAINING_THRESHOLD: vectors from which Redis learns; 10,240 unless given.
+    pub training_threshold: usize,
+    /// REDUCE: dimensions that LeanVec keeps.
+    pub reduce: Option<usize>,
+}
+
+impl Algorithm {
+    /// Candidates of an insertion into a graph, and of a search.
+    pub fn windows(&self) -> Option<(usize, usize)> {
+        match *self {
+            Algorithm::Flat { .. } => None,
+            Algorithm::Hnsw { ef_construction, ef_runtime, .. } => Some((ef_construction, ef_runtime)),
+            Algorithm::Vamana { construction_window, search_window, .. } => {
+                Some((construction_window, search_window))
+            }
+        }
+    }
 }
 
 /// The type of a vector's element.

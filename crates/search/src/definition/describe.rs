@@ -2,7 +2,7 @@
 
 use super::vector::{element_name, metric_name};
 use crate::schema::{
-    Algorithm, Coordinates, Definition, Field, FieldKind, Language, Phonetic, Source, Vector,
+    Algorithm, Compression, Coordinates, Definition, Field, FieldKind, Language, Phonetic, Source, Vector,
 };
 use martlet_base::number::{NumberBuffer, format_f64};
 use std::borrow::Cow;
@@ -128,14 +128,27 @@ fn vector_values(vector: &Vector, values: &mut Vec<(&'static str, Shown<'_>)>) {
     let algorithm = match vector.algorithm {
         Algorithm::Flat { .. } => "FLAT",
         Algorithm::Hnsw { .. } => "HNSW",
+        Algorithm::Vamana { .. } => "SVS-VAMANA",
     };
     values.push(("algorithm", algorithm.into()));
     values.push(("data_type", element_name(vector.element).into()));
     values.push(("dim", integer(vector.dimension)));
     values.push(("distance_metric", metric_name(vector.metric).into()));
-    if let Algorithm::Hnsw { m, ef_construction, .. } = vector.algorithm {
-        values.push(("M", integer(m)));
-        values.push(("ef_construction", integer(ef_construction)));
+    match vector.algorithm {
+        Algorithm::Flat { .. } => {}
+        Algorithm::Hnsw { m, ef_construction, .. } => {
+            values.push(("M", integer(m)));
+            values.push(("ef_construction", integer(ef_construction)));
+        }
+        Algorithm::Vamana { degree, construction_window, compression, .. } => {
+            values.push(("graph_max_degree", integer(degree)));
+            values.push(("construction_window_size", integer(construction_window)));
+            values.push(("compression", compression.map_or("NO_COMPRESSION", |known| known.name).into()));
+            if let Some(Compression { training_threshold, reduce, .. }) = compression {
+                values.push(("training_threshold", integer(training_threshold)));
+                values.extend(reduce.map(|reduce| ("reduced_dim", integer(reduce))));
+            }
+        }
     }
 }
 
@@ -272,6 +285,18 @@ impl Words {
                 made.word("M").size(m).word("EF_CONSTRUCTION").size(ef_construction);
                 made.word("EF_RUNTIME").size(ef_runtime).word("EPSILON").number(epsilon);
                 "HNSW"
+            }
+            Algorithm::Vamana { degree, construction_window, search_window, epsilon, compression } => {
+                made.word("GRAPH_MAX_DEGREE").size(degree);
+                made.word("CONSTRUCTION_WINDOW_SIZE").size(construction_window);
+                made.word("SEARCH_WINDOW_SIZE").size(search_window).word("EPSILON").number(epsilon);
+                if let Some(Compression { name, training_threshold, reduce }) = compression {
+                    made.word("COMPRESSION").word(name).word("TRAINING_THRESHOLD").size(training_threshold);
+                    reduce.into_iter().for_each(|reduce| {
+                        made.word("REDUCE").size(reduce);
+                    });
+                }
+                "SVS-VAMANA"
             }
         };
         self.word(algorithm).size(made.0.len());

@@ -94,6 +94,18 @@ fn fields_are_described_as_they_were_defined() {
              ef_construction 5",
         ),
         (
+            "SCHEMA v VECTOR svs-vamana 6 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2",
+            "identifier v attribute v type VECTOR algorithm SVS-VAMANA data_type FLOAT32 dim 4 distance_metric L2 \
+             graph_max_degree 32 construction_window_size 200 compression NO_COMPRESSION",
+        ),
+        (
+            "SCHEMA v VECTOR SVS-VAMANA 20 TYPE FLOAT16 DIM 8 DISTANCE_METRIC IP COMPRESSION leanvec4x8 REDUCE 3 \
+             TRAINING_THRESHOLD 2048 GRAPH_MAX_DEGREE 40 CONSTRUCTION_WINDOW_SIZE 250 SEARCH_WINDOW_SIZE 20 EPSILON 0.5",
+            "identifier v attribute v type VECTOR algorithm SVS-VAMANA data_type FLOAT16 dim 8 distance_metric IP \
+             graph_max_degree 40 construction_window_size 250 compression LeanVec4x8 training_threshold 2048 \
+             reduced_dim 3",
+        ),
+        (
             "SCHEMA t TEXT WITHSUFFIXTRIE INDEXEMPTY INDEXMISSING SORTABLE UNF",
             "identifier t attribute t type TEXT WEIGHT 1 SORTABLE UNF WITHSUFFIXTRIE INDEXEMPTY INDEXMISSING",
         ),
@@ -220,6 +232,40 @@ fn vectors_are_refused_in_redisearchs_words() {
         (
             "HNSW 8 TYPE FLOAT16 DIM 4 DISTANCE_METRIC COSINE EPSILON -1",
             "Bad arguments for vector similarity HNSW index epsilon: Value is outside acceptable bounds".into(),
+        ),
+        (
+            "SVS-VAMANA 8 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2 EF_RUNTIME 10",
+            "Bad arguments for algorithm SVS-VAMANA: EF_RUNTIME".into(),
+        ),
+        (
+            "SVS-VAMANA 8 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2 COMPRESSION LVQ5",
+            "Bad arguments for vector similarity SVS-VAMANA index compression: Unknown argument".into(),
+        ),
+        (
+            "SVS-VAMANA 8 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2 GRAPH_MAX_DEGREE 0",
+            "Bad arguments for vector similarity SVS-VAMANA index graph max degree: Value is outside acceptable \
+             bounds"
+                .into(),
+        ),
+        (
+            "SVS-VAMANA 6 TYPE FLOAT64 DIM 4 DISTANCE_METRIC L2",
+            "Not supported data type is given. Expected: FLOAT16, FLOAT32".into(),
+        ),
+        (
+            "SVS-VAMANA 8 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2 TRAINING_THRESHOLD 2000",
+            "TRAINING_THRESHOLD is irrelevant when compression was not requested".into(),
+        ),
+        (
+            "SVS-VAMANA 10 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2 COMPRESSION LVQ8 TRAINING_THRESHOLD 1000",
+            "Invalid TRAINING_THRESHOLD: cannot be lower than DEFAULT_BLOCK_SIZE (1024)".into(),
+        ),
+        (
+            "SVS-VAMANA 10 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2 COMPRESSION LVQ8 REDUCE 2",
+            "REDUCE is irrelevant when compression is not of type LeanVec".into(),
+        ),
+        (
+            "SVS-VAMANA 10 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2 COMPRESSION LeanVec8x8 REDUCE 4",
+            "Invalid REDUCE: must be lower than DIM".into(),
         ),
         (
             "HNSW 10 TYPE FLOAT16 DIM 4 DISTANCE_METRIC COSINE M 100 INITIAL_CAP 1000000000000",

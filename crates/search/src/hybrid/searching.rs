@@ -117,8 +117,12 @@ fn metric(rules: &Rules, part: &VectorPart) -> Result<Metric, Error> {
     });
     let unknown = || Error::new(format!("Unknown field `{}`", String::from_utf8_lossy(&part.field)));
     let vector = vector.ok_or_else(unknown)?;
-    let has_option = part.ef_runtime.is_some() || part.epsilon.is_some();
-    if has_option && matches!(vector.algorithm, Algorithm::Flat { .. }) {
+    let is_none = match vector.algorithm {
+        Algorithm::Flat { .. } => part.ef_runtime.is_some() || part.epsilon.is_some(),
+        Algorithm::Hnsw { .. } => false,
+        Algorithm::Vamana { .. } => part.ef_runtime.is_some(),
+    };
+    if is_none {
         return Err(Error::new("Error parsing vector similarity parameters: Invalid option"));
     }
     Ok(vector.metric)

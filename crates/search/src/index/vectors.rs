@@ -105,11 +105,22 @@ struct Rows {
 impl Vectors {
     /// An empty field; `None` if a graph cannot be made of it.
     pub fn new(vector: &Vector) -> Option<Vectors> {
-        let store = match vector.algorithm {
-            Algorithm::Flat { .. } => Store::Rows(RwLock::default()),
-            Algorithm::Hnsw { m, .. } => Store::Graph(Graph::new(Config {
+        let links = match vector.algorithm {
+            Algorithm::Flat { .. } => None,
+            Algorithm::Hnsw { m, .. } => Some(m),
+            // Of a level above 0, which has half of them.
+            Algorithm::Vamana { degree, .. } => Some(degree.div_ceil(2)),
+        };
+        let is_compressed = matches!(vector.algorithm, Algorithm::Vamana { compression: Some(_), .. });
+        let store = match links {
+            None => Store::Rows(RwLock::default()),
+            Some(m) => Store::Graph(Graph::new(Config {
                 dimension: vector.dimension,
-                encoding: Encoding::F32,
+                // Distances of bytes are cosines.
+                encoding: match is_compressed && vector.metric == Metric::Cosine {
+                    true => Encoding::Q8,
+                    false => Encoding::F32,
+                },
                 metric: match vector.metric {
                     Metric::L2 => graph::Metric::L2,
                     Metric::InnerProduct => graph::Metric::InnerProduct,
@@ -162,7 +173,7 @@ impl Vectors {
     pub fn add(&self, components: &[f32], place: Arc<Place>) -> Option<u32> {
         match &self.store {
             Store::Graph(graph) => {
-                let Algorithm::Hnsw { ef_construction, .. } = self.vector.algorithm else { return None };
+                let (ef_construction, _) = self.vector.algorithm.windows()?;
                 graph.insert(components, Held(place), ef_construction).ok()
             }
             Store::Rows(rows) => {
@@ -217,11 +228,9 @@ impl Vectors {
         /// Vectors that a walk measures for each of its candidates.
         const MEASURED: usize = 64;
         let all = self.len();
-        let passed = match (&self.store, self.vector.algorithm) {
-            (Store::Graph(_), Algorithm::Hnsw { ef_runtime, .. }) => {
-                ef.unwrap_or(ef_runtime).saturating_mul(MEASURED).min(all)
-            }
-            _ => all,
+        let passed = match self.vector.algorithm.windows() {
+            Some((_, ef_runtime)) => ef.unwrap_or(ef_runtime).saturating_mul(MEASURED).min(all),
+            None => all,
         };
         passed.saturating_mul(self.vector.dimension)
     }
@@ -238,7 +247,7 @@ impl Vectors {
     ) -> Vec<Near> {
         match &self.store {
             Store::Graph(graph) => {
-                let Algorithm::Hnsw { ef_runtime, .. } = self.vector.algorithm else { return Vec::new() };
+                let Some((_, ef_runtime)) = self.vector.algorithm.windows() else { return Vec::new() };
                 let ef = ef.unwrap_or(ef_runtime).max(count);
                 self.walk(graph, query, (count, ef, is_exact), f32::INFINITY, admits)
             }
@@ -379,6 +388,49 @@ mod tests {
 
     const HNSW: Algorithm = Algorithm::Hnsw { m: 16, ef_construction: 200, ef_runtime: 200, epsilon: 0.01 };
 
+    const VAMANA: Algorithm = Algorithm::Vamana {
+        degree: 32,
+        construction_window: 200,
+        search_window: 200,
+        epsilon: 0.01,
+        compression: None,
+    };
+
+    #[test]
+    fn compressed_vectors_take_a_byte_a_component_and_are_found() {
+        let seed = Random::from_entropy().next_u64();
+        println!("seed {seed}");
+        let mut random = Random::seeded(seed);
+        let compression =
+            Some(crate::schema::Compression { name: "LVQ8", training_threshold: 1024, reduce: None });
+        let Algorithm::Vamana { degree, construction_window, search_window, epsilon, .. } = VAMANA else {
+            panic!()
+        };
+        let compressed =
+            Algorithm::Vamana { degree, construction_window, search_window, epsilon, compression };
+        let make = |algorithm| {
+            let vector = Vector { dimension: 256, ..vector(algorithm, Metric::Cosine) };
+            Vectors::new(&vector).unwrap()
+        };
+        let (small, large) = (make(compressed), make(VAMANA));
+        let mut all = Vec::new();
+        for id in 0..200 {
+            let components: Vec<f32> = (0..256).map(|_| random.unit_f64() as f32 - 0.5).collect();
+            for vectors in [&small, &large] {
+                let place = Arc::new(Place::new(0));
+                vectors.add(&components, Arc::clone(&place)).unwrap();
+                place.settle(id);
+            }
+            all.push(components);
+        }
+        assert!(large.heap_bytes() > small.heap_bytes() + 200 * 256 * 2);
+        for (id, components) in all.iter().enumerate().step_by(20) {
+            let nearest = small.nearest(components, 1, None, false, None);
+            assert_eq!(nearest[0].place.id(), Some(id as u64), "seed {seed}");
+            assert!(nearest[0].distance < 0.01);
+        }
+    }
+
     fn random_vector(random: &mut Random) -> Vec<f32> {
         (0..8).map(|_| random.unit_f64() as f32 - 0.5).collect()
     }
@@ -397,7 +449,7 @@ mod tests {
     fn neighbours_are_those_of_a_look_at_all() {
         let seed = Random::from_entropy().next_u64();
         let mut random = Random::seeded(seed);
-        for algorithm in [Algorithm::Flat { block_size: None }, HNSW] {
+        for algorithm in [Algorithm::Flat { block_size: None }, HNSW, VAMANA] {
             for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
                 let vectors = Vectors::new(&vector(algorithm, metric)).unwrap();
                 let mut model: Vec<(u32, Vec<f32>, Arc<Place>)> = Vec::new();

@@ -38,8 +38,7 @@ pub(super) fn check_vector(query: &mut VectorQuery, options: &Options<'_>) -> Re
             "Error parsing vector similarity query: negative radius ({radius}) given in a range query"
         )));
     }
-    let is_flat = matches!(vector.algorithm, Algorithm::Flat { .. });
-    read_options(query, is_flat)
+    read_options(query, &vector.algorithm)
         .map_err(|text| Error::new(format!("Error parsing vector similarity parameters: {text}")))
 }
 
@@ -59,14 +58,25 @@ pub(super) fn name_distance(query: &mut VectorQuery, options: &Options<'_>) -> R
 }
 
 /// Reads the options' texts; an error is the end of the reply's text.
-fn read_options(query: &mut VectorQuery, is_flat: bool) -> Result<(), &'static str> {
+fn read_options(query: &mut VectorQuery, algorithm: &Algorithm) -> Result<(), &'static str> {
+    let is_flat = matches!(algorithm, Algorithm::Flat { .. });
+    let (is_hnsw, is_vamana) =
+        (matches!(algorithm, Algorithm::Hnsw { .. }), matches!(algorithm, Algorithm::Vamana { .. }));
+    let mut capacity = None;
     let is_range = matches!(query.near, Near::Within(_));
     let is_hybrid = query.filter.is_some();
     for (name, value) in &query.options {
         let count =
             || parse_c_integer(value).and_then(|count| usize::try_from(count).ok()).filter(|c| *c > 0);
         match name.to_ascii_lowercase().as_slice() {
-            b"ef_runtime" if !is_flat && !is_range => set(&mut query.ef_runtime, count())?,
+            b"ef_runtime" if is_hnsw && !is_range => set(&mut query.ef_runtime, count())?,
+            b"search_window_size" if is_vamana => set(&mut query.ef_runtime, count())?,
+            b"search_buffer_capacity" if is_vamana => set(&mut capacity, count())?,
+            // A choice of how candidates are kept, which changes no result.
+            b"use_search_history" if is_vamana => match value.to_ascii_lowercase().as_slice() {
+                b"on" | b"off" | b"auto" => {}
+                _ => return Err(INVALID_VALUE),
+            },
             b"epsilon" if !is_flat && !is_range => {
                 return Err("range query attributes were sent for a non-range query");
             }
@@ -83,6 +93,10 @@ fn read_options(query: &mut VectorQuery, is_flat: bool) -> Result<(), &'static s
             }
             _ => return Err(INVALID_OPTION),
         }
+    }
+    // Candidates beyond the window are kept, and looked at.
+    if let (Some(window), Some(capacity)) = (query.ef_runtime, capacity) {
+        query.ef_runtime = Some(window.max(capacity));
     }
     match query.policy {
         Some(Policy::AdHoc) if query.batch_size.is_some() => {

@@ -88,6 +88,7 @@ impl Kinds {
                 (matches!(&field.kind, FieldKind::Tag(tag) if tag.case_sensitive), "CaseSensitive"),
                 (is_vector(&field.kind, |kind| matches!(kind, Algorithm::Flat { .. })), "Flat"),
                 (is_vector(&field.kind, |kind| matches!(kind, Algorithm::Hnsw { .. })), "HNSW"),
+                (is_vector(&field.kind, |kind| matches!(kind, Algorithm::Vamana { .. })), "SVS-VAMANA"),
             ];
             properties.iter().filter(|one| one.0).for_each(|one| self.count(name, one.1, 1));
             self.count(name, "IndexErrors", failures.get(place).copied().unwrap_or_default());
