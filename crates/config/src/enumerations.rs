@@ -90,6 +90,26 @@ enumerations! {
         Fail = "fail",
     }
 
+    /// How documents are scored.
+    DefaultScorer {
+        /// By BM25.
+        Bm25Std = "BM25STD",
+        /// By BM25, between 0 and 1.
+        Bm25StdTanh = "BM25STD.TANH",
+        /// By the older BM25.
+        Bm25 = "BM25",
+        /// By the frequencies of terms.
+        TfIdf = "TFIDF",
+        /// By the frequencies of terms and the length.
+        TfIdfDocNorm = "TFIDF.DOCNORM",
+        /// By the greatest of the frequencies.
+        DisMax = "DISMAX",
+        /// By the document's own score.
+        DocScore = "DOCSCORE",
+        /// By the payloads.
+        Hamming = "HAMMING",
+    }
+
     /// How time series save samples.
     SeriesEncoding {
         /// As a stream of bits.

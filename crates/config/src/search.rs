@@ -4,7 +4,7 @@
 //! of RediSearch 2.10 takes 0, so does the parameter. The dialect stays 1 unless it is set.
 
 use super::Config;
-use super::enumerations::OnTimeout;
+use super::enumerations::{DefaultScorer, OnTimeout};
 use super::table::Effect::{Absent, Honoured, Moot};
 use super::table::{Section, parameter_table};
 use super::value::Kind::*;
@@ -36,6 +36,9 @@ parameter_table! {
     timeout_ms: u64 = 500 => "search-timeout", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
     /// What a search gives that takes longer: the results so far, or an error
     on_timeout: OnTimeout = OnTimeout::Return => "search-on-timeout", OnTimeout::KIND, MODIFIABLE, Honoured;
+    /// How documents are scored whose query names no scorer
+    default_scorer: DefaultScorer = DefaultScorer::Bm25Std
+        => "search-default-scorer", DefaultScorer::KIND, MODIFIABLE, Honoured;
     /// The most results of FT.SEARCH
     max_search_results: u64 = 1_000_000 => "search-max-search-results", RESULTS, MODIFIABLE, Honoured;
     /// The most results of FT.AGGREGATE

@@ -8,9 +8,8 @@ use martlet_search::aggregate::batch::Batch;
 use martlet_search::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Progress, SlotOf, Source};
 use martlet_search::aggregate::request::{Aggregate, Load, LoadField, Step};
 use martlet_search::aggregate::value::Value;
-use martlet_search::aggregating::Fields;
+use martlet_search::aggregating::{Fields, value_of_index};
 use martlet_search::hybrid::{Hybrid, HybridHit, HybridSearching};
-use martlet_search::index::sortables::SortableRef;
 use martlet_search::request::{Arrange, Format};
 use martlet_search::schema::Source as DocumentSource;
 use martlet_search::searching::Context;
@@ -262,14 +261,8 @@ impl KeyRows<'_, '_> {
             InputSource::Query | InputSource::Document => None,
             InputSource::Sorted => {
                 let rules = self.index.index().rules();
-                let mut sortable = rules.definition.fields.iter().filter(|field| field.sortable);
-                let place = sortable.position(|field| field.name == input.name)?;
                 let partition = self.index.index().partition(hit.partition)?;
-                match partition.documents().sortable(hit.id, place) {
-                    SortableRef::Missing => None,
-                    SortableRef::Number(number) => Some(Value::Number(number)),
-                    SortableRef::Text(text) => Some(Value::from(text)),
-                }
+                value_of_index(&rules.definition, &partition, hit.id, input)
             }
         }
     }

@@ -398,6 +398,16 @@ fn add_row(
     }
 }
 
+/// The value of a property that the index has of a document ([`InputSource::Sorted`]).
+pub fn value_of_index(
+    definition: &Definition,
+    partition: &Partition,
+    id: DocId,
+    input: &Input,
+) -> Option<Value> {
+    kept_value(partition, id, origin(definition, input, false)?)
+}
+
 /// What the index keeps of a document.
 fn kept_value(partition: &Partition, id: DocId, origin: Origin) -> Option<Value> {
     match origin {

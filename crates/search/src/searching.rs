@@ -31,6 +31,8 @@ pub struct Context {
     pub bounds: Bounds,
     /// The most results (MAXSEARCHRESULTS).
     pub results_max: u64,
+    /// The scorer of queries that name none.
+    pub scorer: Scorer,
     /// Whether the reply is RESP3.
     pub is_resp3: bool,
     /// The documents that count, if not all do.
@@ -250,7 +252,7 @@ pub(crate) fn plan(
     filters: Filters<'_>,
     context: &Context,
 ) -> Result<(Planned, Scorer), Error> {
-    let (language, scorer) = (query.language()?, query.scorer(Scorer::parse)?.unwrap_or_default());
+    let (language, scorer) = (query.language()?, query.scorer(Scorer::parse)?.unwrap_or(context.scorer));
     query.check_format(context.is_resp3, rules.definition.source == crate::schema::Source::Json)?;
     let params = params(query)?;
     let options = options(rules, query, language, &params);

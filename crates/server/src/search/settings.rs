@@ -1,9 +1,9 @@
 //! The `search-*` parameters as limits of a search.
 
-use martlet_search::exec::Bounds;
+use martlet_search::exec::{Bounds, Scorer};
 use martlet_search::request::Limits;
 
-use crate::config::{Config, OnTimeout, RESULTS_MAX};
+use crate::config::{Config, DefaultScorer, OnTimeout, RESULTS_MAX};
 
 /// The limits of a request's arguments.
 pub fn limits(config: &Config) -> Limits {
@@ -25,6 +25,20 @@ pub fn bounds(config: &Config) -> Bounds {
     Bounds {
         prefix_min: size(config.search.min_prefix),
         expansions_max: size(config.search.max_prefix_expansions),
+    }
+}
+
+/// The scorer of queries that name none.
+pub fn scorer(config: &Config) -> Scorer {
+    match config.search.default_scorer {
+        DefaultScorer::Bm25Std => Scorer::Bm25Std,
+        DefaultScorer::Bm25StdTanh => Scorer::Bm25StdTanh,
+        DefaultScorer::Bm25 => Scorer::Bm25,
+        DefaultScorer::TfIdf => Scorer::TfIdf,
+        DefaultScorer::TfIdfDocNorm => Scorer::TfIdfDocNorm,
+        DefaultScorer::DisMax => Scorer::DisMax,
+        DefaultScorer::DocScore => Scorer::DocScore,
+        DefaultScorer::Hamming => Scorer::Hamming,
     }
 }
 

@@ -51,7 +51,7 @@ type Constant = (&'static str, &'static str, bool, &'static str);
 const LONG_MAX: i64 = i64::MAX;
 const UINT_MAX: i64 = u32::MAX as i64;
 
-/// The options of RediSearch 2.10.5, in its order.
+/// The options of RediSearch 2.10.5, in its order, and DEFAULT_SCORER of Redis 8.
 static OPTIONS: &[Result<Named, Constant>] = {
     use Kind::*;
     &[
@@ -99,6 +99,7 @@ static OPTIONS: &[Result<Named, Constant>] = {
             "search-default-dialect",
             Below(1, 4, "Default dialect version cannot be higher than 4"),
         )),
+        Ok(("DEFAULT_SCORER", "search-default-scorer", Word("Invalid default scorer value"))),
         Ok(("VSS_MAX_RESIZE", "search-vss-max-resize", Number(0, LONG_MAX))),
         Ok(("MULTI_TEXT_SLOP", "search-multi-text-slop", FixedNumber)),
         Ok(("BG_INDEX_SLEEP_GAP", "search-bg-index-sleep-gap", FixedNumber)),
@@ -222,10 +223,10 @@ fn read(kind: Kind, parameter: &str, cursor: &mut Cursor<'_>) -> Result<Vec<u8>,
             };
         }
         Kind::Word(error) => {
-            let word = cursor.string().map_err(refused)?.to_ascii_lowercase();
+            let word = cursor.string().map_err(refused)?.to_vec();
             let known = crate::config::find(parameter.as_bytes()).map(|parameter| parameter.kind);
             let is_known = matches!(known, Some(crate::config::Kind::OneOf(words))
-                if words.iter().any(|known| known.as_bytes() == word));
+                if words.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(&word)));
             return if is_known { Ok(word) } else { Err(Error::Fixed(error)) };
         }
         Kind::Results => match cursor.i64(i64::MIN).map_err(refused)? {

@@ -60,7 +60,8 @@ fn context(call: &Call<'_>) -> Context {
     let results_max = limits(call).search_results;
     let bounds = settings::bounds(call.worker.config());
     let key_filter = nodes::key_filter(call.worker.shared.engine);
-    Context { results_max, is_resp3: call.reply.is_resp3(), bounds, key_filter }
+    let scorer = settings::scorer(call.worker.config());
+    Context { results_max, scorer, is_resp3: call.reply.is_resp3(), bounds, key_filter }
 }
 
 /// The time limit of a request with this TIMEOUT.
