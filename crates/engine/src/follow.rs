@@ -90,7 +90,7 @@ impl ChangedKeys {
         }
     }
 
-    /// Calls `each` with each key once: its database and itself.
+    /// Calls `each` with each key once, in the order in which they first changed: its database and itself.
     pub(crate) fn for_each(&self, mut each: impl FnMut(usize, Key<'_>)) {
         let mut begin = 0;
         let all = self.keys.iter().map(|key| {
@@ -102,9 +102,30 @@ impl ChangedKeys {
             all.for_each(|(db, hash, bytes)| each(db, Key { bytes, hash }));
             return;
         }
-        let mut all: Vec<_> = all.collect();
+        let mut all: Vec<_> = (0..self.keys.len()).zip(all).map(|(place, key)| (key, place)).collect();
         all.sort_unstable();
-        all.dedup();
-        all.into_iter().for_each(|(db, hash, bytes)| each(db, Key { bytes, hash }));
+        all.dedup_by_key(|(key, _)| *key);
+        all.sort_unstable_by_key(|(_, place)| *place);
+        all.into_iter().for_each(|((db, hash, bytes), _)| each(db, Key { bytes, hash }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_once_in_the_order_of_their_first_changes() {
+        let mut changed = ChangedKeys::default();
+        for name in ["d", "b", "d", "a", "a", "c", "b"] {
+            changed.note(0, &Key::new(name.as_bytes()));
+        }
+        changed.note(1, &Key::new(b"d"));
+        let mut all = Vec::new();
+        changed.for_each(|db, key| all.push((db, String::from_utf8_lossy(key.bytes).into_owned())));
+        assert_eq!(
+            all,
+            [(0, "d"), (0, "b"), (0, "a"), (0, "c"), (1, "d")].map(|(db, name)| (db, name.into()))
+        );
     }
 }
