@@ -161,9 +161,8 @@ impl<'p> Gathered<'p> {
             return Found::Other { weight: 1.0, frequency: 1 };
         }
         match &node.kind {
-            Kind::All | Kind::Nothing | Kind::Missing { .. } | Kind::Ids(_) => {
-                Found::Other { weight: 1.0, frequency: 1 }
-            }
+            Kind::All => Found::Every,
+            Kind::Nothing | Kind::Missing { .. } | Kind::Ids(_) => Found::Other { weight: 1.0, frequency: 1 },
             Kind::Shapes(_) => Found::Other { weight: 0.0, frequency: 0 },
             Kind::Column { weight, .. } => Found::Other { weight: *weight, frequency: 1 },
             Kind::Not(_) => Found::Other { weight: 1.0, frequency: 0 },

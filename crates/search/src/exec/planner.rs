@@ -68,6 +68,7 @@ pub struct Planner<'a> {
     ranges: Vec<VectorQuery>,
     shapes: Vec<ShapeQuery>,
     expansions: usize,
+    tag_weight: f64,
 }
 
 impl Planner<'_> {
@@ -82,7 +83,13 @@ impl Planner<'_> {
             ranges: Vec::new(),
             shapes: Vec::new(),
             expansions: 0,
+            tag_weight: 1.0,
         }
+    }
+
+    /// The same with tags that do not count in scores.
+    pub fn without_tags(self) -> Self {
+        Planner { tag_weight: 0.0, ..self }
     }
 
     /// The same for terms in these text fields only (INFIELDS).
@@ -188,8 +195,9 @@ impl Planner<'_> {
 
     fn tags(&mut self, tag: &Tag, weight: f64) -> Result<Plan, Error> {
         let field = self.field(&tag.field, |kind| matches!(kind, FieldKind::Tag(_)))?;
+        let own = self.tag_weight;
         let mut one = |node: &Node| match &node.kind {
-            Kind::Term(term) => Plan::Tag { field, name: term.text.clone(), weight: 1.0 },
+            Kind::Term(term) => Plan::Tag { field, name: term.text.clone(), weight: own },
             // Words with spaces between them are one tag.
             Kind::Intersect(Intersect { children, .. }) => {
                 let words: Vec<&[u8]> = children
@@ -199,10 +207,10 @@ impl Planner<'_> {
                         _ => None,
                     })
                     .collect();
-                Plan::Tag { field, name: words.join(&b' ').into(), weight: 1.0 }
+                Plan::Tag { field, name: words.join(&b' ').into(), weight: own }
             }
             kind => match self.expansion(kind, false) {
-                Some(which) => Plan::Tags { field, which, weight: 1.0 },
+                Some(which) => Plan::Tags { field, which, weight: own },
                 None => Plan::Nothing,
             },
         };

@@ -122,6 +122,8 @@ pub struct MatchedTerm {
 #[derive(Debug)]
 pub(super) enum Found<'a> {
     Term(Term<'a>),
+    /// All documents: BM25STD and its explanation know it as a term.
+    Every,
     /// Something without terms.
     Other {
         weight: f64,
@@ -152,7 +154,7 @@ impl Found<'_> {
     pub(super) fn places(&self) -> Option<Vec<u32>> {
         match self {
             Found::Term(term) => term.places.filter(|places| !places.is_empty()).map(decoded),
-            Found::Other { .. } => None,
+            Found::Every | Found::Other { .. } => None,
             Found::First { term, .. } => term.map(|term| term.places.map_or_else(Vec::new, decoded)),
             Found::Many { parts, .. } => {
                 let has_terms = parts.iter().any(Found::has_terms);
@@ -168,14 +170,14 @@ impl Found<'_> {
         match self {
             Found::Term(term) | Found::First { term: Some(term), .. } => each(term),
             Found::Many { parts, .. } => parts.iter().for_each(|part| part.each_term(each)),
-            Found::Other { .. } | Found::First { term: None, .. } => {}
+            Found::Every | Found::Other { .. } | Found::First { term: None, .. } => {}
         }
     }
 
     fn has_terms(&self) -> bool {
         match self {
             Found::Term(_) => true,
-            Found::Other { .. } => false,
+            Found::Every | Found::Other { .. } => false,
             Found::First { term, .. } => term.is_some(),
             Found::Many { parts, .. } => parts.iter().any(Found::has_terms),
         }
@@ -286,6 +288,7 @@ fn tf_idf(found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
             });
             score
         }
+        Found::Every => tf_idf(&Found::Other { weight: 1.0, frequency: 1 }, explain),
         Found::Other { weight, frequency } => {
             let score = weight * f64::from(*frequency);
             note(explain, || format!("(TFIDF {score:.2} = Weight {weight:.2} * Frequency {frequency})"));
@@ -321,6 +324,16 @@ fn bm25(statistics: &Statistics, found: &Found<'_>, mut explain: Option<&mut Exp
             let sum = sum(found, |found| bm25(statistics, found, part(&mut explain)));
             note(explain, || format!("(Weight {weight:.2} * children BM25 {sum:.2})"));
             weight * sum
+        }
+        Found::Every => {
+            let score = one(1.0, 1);
+            note(explain, || {
+                format!(
+                    "({score:.2} = Weight 1.00 * F 1 / (F 1 + k1 {K1:.1} * (1 - b {B:.1} + b {B:.1} * Average Len \
+                     {average:.2})))"
+                )
+            });
+            score
         }
         Found::Other { frequency: 0, .. } => {
             note(explain, || "Frequency 0 -> value 0".to_owned());
@@ -360,6 +373,10 @@ fn bm25_std(
             note(explain, || format!("(Weight {weight:.2} * children BM25 {sum:.2})"));
             weight * sum
         }
+        Found::Every => {
+            let term = Term { name: b"*", weight: 1.0, frequency: 1, idf: 1.0, places: None };
+            bm25_std(statistics, subject, &Found::Term(term), explain)
+        }
         Found::Other { .. } => {
             note(explain, || "Frequency 0 -> value 0".to_owned());
             0.0
@@ -374,6 +391,7 @@ fn dis_max(found: &Found<'_>, mut explain: Option<&mut Explanation>) -> f64 {
             note(explain, || format!("DISMAX {score:.2} = Weight {weight:.2} * Frequency {frequency}"));
             score
         }
+        Found::Every => dis_max(&Found::Other { weight: 1.0, frequency: 1 }, explain),
         Found::First { weight, .. } => {
             let joined = sum(found, |found| dis_max(found, part(&mut explain)));
             let score = weight * joined;

@@ -46,7 +46,7 @@ impl HybridSearching {
         }
         let metric = metric(&rules, &request.vector)?;
         let root = query(&rules, &request, &params, &request.query.text, "SEARCH")?;
-        let planned = Planner::new(&rules.definition, bounds, None, false).plan(&root)?;
+        let planned = Planner::new(&rules.definition, bounds, None, false).without_tags().plan(&root)?;
         let scores = Scores { scorer, ..Scores::default() };
         let search = Evaluation::new(Arc::clone(&index), planned, Some(scores))?
             .among_keys(context.key_filter.clone());
