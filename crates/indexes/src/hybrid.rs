@@ -95,9 +95,6 @@ impl HybridRun {
         if request.query.format == Format::Expand && request.query.dialect < 3 {
             return Err(Error::new("EXPAND format requires dialect 3 or greater"));
         }
-        if request.tail.cursor.is_some() {
-            return Err(Error::new("WITHCURSOR is not supported by FT.HYBRID"));
-        }
         request.combine.window =
             request.combine.window.min(usize::try_from(results_max).unwrap_or(usize::MAX));
         let names = Names {

@@ -68,7 +68,6 @@ fn rows_have_what_the_request_names() {
     for (options, wanted) in [
         ("APPLY @x AS y", "Property `x` not loaded nor in pipeline"),
         ("SORTBY 1 @x", "Property `x` not loaded nor in schema"),
-        ("WITHCURSOR", "WITHCURSOR is not supported by FT.HYBRID"),
         ("FORMAT EXPAND", "EXPAND format is only supported with RESP3"),
     ] {
         assert_eq!(begin(&store, options).expect_err(options).text(), wanted);

@@ -4,9 +4,12 @@
 //! ranks in both lists, or by its scores.
 
 mod fusion;
+mod parts;
 mod request;
 mod searching;
 
 pub use fusion::{Combine, Fused, Method, fuse, similarity};
+pub use parts::aggregates;
 pub use request::{Hybrid, Tail, VectorPart};
+use searching::metric;
 pub use searching::{HybridHit, HybridSearching};

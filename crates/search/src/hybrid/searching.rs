@@ -9,7 +9,7 @@ use crate::exec::{Best, Bounds, Evaluation, Hit, Plan, Planned, Planner, Ranking
 use crate::index::whole::{Index, Rules};
 use crate::query::ast::{Kind, Near, Node, VectorQuery};
 use crate::query::{Options, Params, parse};
-use crate::schema::{Algorithm, FieldKind, Metric};
+use crate::schema::{Algorithm, Definition, FieldKind, Metric};
 use crate::searching::Context;
 
 /// A document of the fused list.
@@ -44,7 +44,7 @@ impl HybridSearching {
         for parameter in &request.query.parameters {
             params.insert(&parameter.name, &parameter.value)?;
         }
-        let metric = metric(&rules, &request.vector)?;
+        let metric = metric(&rules.definition, &request.vector)?;
         let root = query(&rules, &request, &params, &request.query.text, "SEARCH")?;
         let planned = Planner::new(&rules.definition, bounds, None, false).without_tags().plan(&root)?;
         let scores = Scores { scorer, ..Scores::default() };
@@ -109,8 +109,8 @@ impl HybridSearching {
 ///
 /// # Errors
 /// It has no vectors, or none of a kind that has the option which is given.
-fn metric(rules: &Rules, part: &VectorPart) -> Result<Metric, Error> {
-    let fields = &rules.definition.fields;
+pub(super) fn metric(definition: &Definition, part: &VectorPart) -> Result<Metric, Error> {
+    let fields = &definition.fields;
     let vector = fields.iter().find(|field| field.name == part.field).and_then(|field| match &field.kind {
         FieldKind::Vector(vector) => Some(vector),
         _ => None,

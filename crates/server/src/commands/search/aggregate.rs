@@ -83,7 +83,7 @@ fn aggregate(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The limits of an aggregation, and its chance.
-fn means(call: &mut Call<'_>) -> Means {
+pub(super) fn means(call: &mut Call<'_>) -> Means {
     Means {
         results_max: limits(call).aggregate_results,
         memory_max_bytes: MEMORY_MAX,

@@ -1,18 +1,24 @@
 //! FT.HYBRID.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use martlet_base::clock::monotonic;
 use martlet_command::{Acl, Error, Flags, Outcome, command};
-use martlet_indexes::{Access, EndedIn, HybridResults, HybridRun};
+use martlet_indexes::{Access, Aggregation, EndedIn, HybridResults, HybridRun, KeyIndex};
 use martlet_protocol::reply::Reply;
-use martlet_search::hybrid::Hybrid;
-use martlet_search::request::Format;
+use martlet_search::aggregate::pipeline::Role;
+use martlet_search::hybrid::{Hybrid, aggregates};
+use martlet_search::request::{Cursor, Format};
 
+use super::aggregate::means;
 use super::{GROUP, context, limits, readable_index, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::search::cursors::Terms;
 use crate::search::job::{self, Job, TIMED_OUT};
+use crate::search::nodes::Nodes;
 use crate::search::rows;
+use crate::search::settings::cursors_max;
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&HYBRID];
@@ -28,6 +34,7 @@ static HYBRID: ServerCommand = command("ft.hybrid", -3, hybrid as ServerHandler)
          ?combine=COMBINE(RRF(count:i ?constant:d=CONSTANT ?window:i=WINDOW)|\
          LINEAR(count:i ?alpha:d=ALPHA ?beta:d=BETA ?window:i=WINDOW)) ?combined_score=YIELD_SCORE_AS \
          ?limit=LIMIT(offset:i num:i) ?sorting(sortby=SORTBY(nargs:i *field(field ?order(ASC|DESC)))|NOSORT) \
+         ?cursor=WITHCURSOR(?read_size:i=COUNT ?idle_time:i=MAXIDLE) \
          ?params=PARAMS(nargs:i *values(name value)) ?timeout:i=TIMEOUT ?format=FORMAT \
          ?*+load=LOAD(count *field) \
          ?groupby=GROUPBY(nargs:i *property ?*+reduce=REDUCE(function nargs:i *arg ?name=AS)) \
@@ -44,10 +51,45 @@ fn hybrid(call: &mut Call<'_>) -> Outcome {
     let index = index.ok_or_else(|| Error::Text(format!("No such index {name}")))?;
     let request = Hybrid::parse(&words[2..], &limits(call)).map_err(text)?;
     index.count_dialect(request.query.dialect);
+    if let Some(cursor) = request.tail.cursor {
+        return leave_to_cursors(call, &index, &request, cursor);
+    }
     let format = request.query.format;
     let run = HybridRun::new(index, request, context(call)).map_err(text)?;
     let limit = time_limit(call, run.timeout_ms());
     job::run(call, HybridJob { run, error: None, format, began }, limit)
+}
+
+/// WITHCURSOR: each search is one cursor's.
+fn leave_to_cursors(call: &mut Call<'_>, index: &Arc<KeyIndex>, request: &Hybrid, cursor: Cursor) -> Outcome {
+    if Nodes::of(call)?.is_some() {
+        return Err(Error::Fixed("WITHCURSOR is not supported by FT.HYBRID of a cluster"));
+    }
+    let text = |error: martlet_search::Error| Error::Text(error.to_string());
+    let terms = Terms { count: cursor.count as usize, idle_ms: cursor.idle_ms };
+    let [search, vector] = aggregates(request, &index.index().rules().definition).map_err(text)?;
+    let mut open = |request| {
+        let (context, means) = (context(call), means(call));
+        let aggregation =
+            Aggregation::new(Arc::clone(index), request, context, means, Role::Whole).map_err(text)?;
+        let most = cursors_max(call.worker.config());
+        let lease = call.worker.shared.cursors.open(aggregation.index(), most, terms)?;
+        lease.leave(aggregation, call.worker.now_ms)
+    };
+    let search = open(search)?;
+    let vector = open(vector);
+    if vector.is_err() {
+        call.worker.shared.cursors.delete(search);
+    }
+    let vector = vector?;
+    call.reply.map(3);
+    call.reply.simple("SEARCH");
+    call.reply.unsigned(search);
+    call.reply.simple("VSIM");
+    call.reply.unsigned(vector);
+    call.reply.simple("warnings");
+    call.reply.array(0);
+    Ok(())
 }
 
 struct HybridJob {
