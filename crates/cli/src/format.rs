@@ -9,6 +9,7 @@ mod held;
 mod human;
 mod json;
 mod raw;
+mod results;
 mod standard;
 mod table;
 
@@ -16,6 +17,7 @@ use martlet_client::parts::{Aggregate, Part};
 use martlet_client::resp::Reply;
 
 pub use human::{Numbers, readable_bytes};
+pub use results::ResultForm;
 pub use standard::invalidated;
 
 /// The forms.
@@ -33,6 +35,17 @@ pub enum Output {
     QuotedJson,
 }
 
+/// Which replies are tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tables {
+    /// None.
+    None,
+    /// Lists of maps, as RESP3 has them.
+    Lists,
+    /// Lists of maps, and the results of searches.
+    All,
+}
+
 /// A form and its delimiters.
 #[derive(Clone, Debug)]
 pub struct Style {
@@ -44,8 +57,8 @@ pub struct Style {
     pub reply_delimiter: Vec<u8>,
     /// For people: notes say what durations and sizes come to.
     pub is_human: bool,
-    /// For people: a list of maps is a table.
-    pub has_tables: bool,
+    /// For people: which replies are tables.
+    pub tables: Tables,
     /// How wide a table can be; for ever without.
     pub width: Option<usize>,
 }
@@ -57,6 +70,8 @@ pub struct Expected {
     pub is_verbatim: bool,
     /// What its numbers are.
     pub numbers: Numbers,
+    /// How it holds the rows of a search.
+    pub results: Option<ResultForm>,
 }
 
 /// Prints one reply.
@@ -75,7 +90,7 @@ impl Style {
             element_delimiter: b"\n".into(),
             reply_delimiter: b"\n".into(),
             is_human: false,
-            has_tables: false,
+            tables: Tables::None,
             width: None,
         }
     }
@@ -87,7 +102,7 @@ impl Style {
                 let raw = Box::new(raw::Raw::new(&self.element_delimiter, b""));
                 if self.is_human { Box::new(human::HumanText::new(raw)) } else { raw }
             }
-            Output::Standard => self.for_people(expected.numbers),
+            Output::Standard => self.for_people(expected),
             Output::Raw => Box::new(raw::Raw::new(&self.element_delimiter, &self.reply_delimiter)),
             Output::Csv => Box::new(csv::Csv::default()),
             Output::Json => Box::new(json::Json::new(false)),
@@ -95,14 +110,16 @@ impl Style {
         }
     }
 
-    fn for_people(&self, numbers: Numbers) -> Box<dyn Printer + '_> {
+    fn for_people(&self, expected: Expected) -> Box<dyn Printer + '_> {
+        let Expected { numbers, results, .. } = expected;
         let mut printer: Box<dyn Printer> = Box::new(standard::Standard::default());
         if self.is_human {
             printer = Box::new(human::Human::new(printer, numbers));
         }
-        if self.has_tables {
+        if self.tables != Tables::None {
             let noted = if self.is_human { numbers } else { Numbers::Plain };
-            printer = Box::new(table::Table::new(printer, self.width, noted));
+            let results = results.filter(|_| self.tables == Tables::All);
+            printer = Box::new(table::Table::new(printer, self.width, noted).with_results(results));
         }
         printer
     }

@@ -1,7 +1,7 @@
 //! The one table of options; parsing and the help come from it. Their names and meanings are redis-cli's.
 
 use crate::command::unquote;
-use crate::format::Output;
+use crate::format::{Output, Tables};
 use crate::settings::{FromStdin, Mode, Protocol, Settings, Watched};
 use martlet_client::uri::Uri;
 use std::ffi::{OsStr, OsString};
@@ -205,9 +205,9 @@ const COMMANDS: &[Opt] = &[
         &["--table"],
         |s| {
             json(s, Output::Standard);
-            s.style.has_tables = true;
+            s.style.tables = Tables::All;
         },
-        "for people, with lists of maps as tables, over RESP3 unless -2 is given",
+        "for people, with lists of maps and the results of searches as tables, over RESP3 unless -2 is given",
     ),
     flag(
         &["--pager"],

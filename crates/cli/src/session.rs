@@ -6,7 +6,7 @@
 
 use crate::command_docs::Place;
 use crate::connection::{Connection, Lost};
-use crate::format::{Expected, Numbers, Output, Printer, Style, invalidated};
+use crate::format::{Expected, Numbers, Output, Printer, ResultForm, Style, Tables, invalidated};
 use crate::pager::{self, Pager};
 use crate::settings::{Protocol, Settings};
 use martlet_client::parts::{Aggregate, Null, Part, ReplyBuilder, Text};
@@ -409,7 +409,7 @@ impl<'a> Session<'a> {
     fn print_parts(&mut self, expected: Expected) -> Result<Seen, Failure> {
         let Some(connection) = &mut self.connection else { return Err(Lost::Closed.into()) };
         let mut style = self.style.clone();
-        if style.has_tables {
+        if style.tables != Tables::None {
             style.width = pager::columns();
         }
         let mut reading = Reading::new(&style, expected, self.pushes, self.settings.cluster, &mut self.out);
@@ -623,7 +623,11 @@ impl<'w> Command<'w> {
     }
 
     fn expected(&self) -> Expected {
-        Expected { is_verbatim: self.is_verbatim(), numbers: Numbers::of_reply(self.words) }
+        Expected {
+            is_verbatim: self.is_verbatim(),
+            numbers: Numbers::of_reply(self.words),
+            results: ResultForm::of_command(self.words),
+        }
     }
 
     fn subscribes(&self) -> bool {

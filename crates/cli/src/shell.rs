@@ -7,7 +7,7 @@ use crate::connection::{Lost, plain};
 use crate::debugger::{self, Debugger};
 use crate::docs::Docs;
 use crate::eval;
-use crate::format::{Expected, Output};
+use crate::format::{Expected, Output, Tables};
 use crate::help;
 use crate::history::{History, dotfile};
 use crate::interrupt;
@@ -226,7 +226,7 @@ impl<'a> Shell<'a> {
             b"human" => self.session.style.is_human = true,
             b"nohuman" => self.session.style.is_human = false,
             b"table" => self.use_tables(),
-            b"notable" => self.session.style.has_tables = false,
+            b"notable" => self.session.style.tables = Tables::None,
             _ => {
                 let preference = String::from_utf8_lossy(preference);
                 println!("{origin}unknown redis-cli preference '{preference}'");
@@ -235,7 +235,7 @@ impl<'a> Shell<'a> {
     }
 
     fn use_tables(&mut self) {
-        self.session.style.has_tables = true;
+        self.session.style.tables = Tables::All;
         if let Err(failure) = self.session.prefer_resp3() {
             eprintln!("{failure}");
         }
@@ -245,7 +245,9 @@ impl<'a> Shell<'a> {
     fn begin_prompt(&mut self) {
         self.has_prompt = true;
         self.session.pager.turn(self.settings.pager.unwrap_or(true));
-        self.session.style.has_tables = true;
+        if self.session.style.tables == Tables::None {
+            self.session.style.tables = Tables::Lists;
+        }
         // A pager that is left before its text ends is no reason to end.
         // SAFETY: a system call that installs no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };

@@ -340,7 +340,7 @@ mod tests {
 
     fn printed(reply: &Reply, words: &[&[u8]], is_text: bool) -> String {
         let style = Style { is_human: true, ..Style::new(Output::Standard) };
-        let expected = Expected { is_verbatim: is_text, numbers: Numbers::of_reply(words) };
+        let expected = Expected { is_verbatim: is_text, numbers: Numbers::of_reply(words), results: None };
         let (mut printer, mut out) = (style.printer(expected), Vec::new());
         parts_of(reply, &mut |part| printer.part(part, &mut out));
         printer.end(&mut out);

@@ -1,24 +1,29 @@
-//! A list of maps as a table: a column for each field, a line for each map.
+//! A list of maps, or the results of a search, as a table: a column for each field, a line for each map.
 //!
-//! Invariant: any other reply, or one that is too long to hold, is printed as without tables.
+//! Invariant: any other reply, or one that is too long to hold, is printed as without tables. A cell has no
+//! control characters, so that its value takes the columns that are counted for it.
 
 use super::Printer;
 use super::held::Held;
 use super::human::Numbers;
+use super::results::{ResultForm, Results};
 use martlet_client::parts::{Aggregate, Part, ReplyBuilder};
 use martlet_client::resp::Reply;
 use martlet_protocol::quote::append_escaped;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Most columns; a list of maps with more fields is not printed as a table.
 const COLUMNS_MAX: usize = 64;
 
-/// Prints a reply, as a table if it is a list of maps.
+/// Prints a reply, as a table if it is a list of maps or has results of a search.
 pub struct Table<'a> {
     inner: Box<dyn Printer + 'a>,
     /// How wide a line can be; for ever without.
     width: Option<usize>,
     /// What has notes.
     numbers: Numbers,
+    /// How the reply holds the rows of a search, if it does.
+    results: Option<ResultForm>,
     held: Held,
     depth: usize,
     is_decided: bool,
@@ -33,15 +38,30 @@ struct Cell {
 
 /// The fields of all maps, in the order in which they come, and each map's cells; `None` for one that a map
 /// lacks.
+#[derive(Default)]
 struct Rows {
-    columns: Vec<String>,
+    columns: Vec<Column>,
     cells: Vec<Vec<Option<Cell>>>,
+    /// Lines below the table; the number of rows without.
+    notes: Vec<String>,
+}
+
+/// A column. A document may have a field by the name of its key's column.
+#[derive(PartialEq, Eq)]
+struct Column {
+    name: String,
+    is_field: bool,
 }
 
 impl<'a> Table<'a> {
     /// Over the form that everything else is printed in.
     pub fn new(inner: Box<dyn Printer + 'a>, width: Option<usize>, numbers: Numbers) -> Table<'a> {
-        Table { inner, width, numbers, held: Held::default(), depth: 0, is_decided: false }
+        Table { inner, width, numbers, results: None, held: Held::default(), depth: 0, is_decided: false }
+    }
+
+    /// The same for a command whose reply holds the rows of a search.
+    pub fn with_results(self, results: Option<ResultForm>) -> Table<'a> {
+        Table { results, ..self }
     }
 
     fn release(&mut self, out: &mut Vec<u8>) {
@@ -61,7 +81,10 @@ impl Printer for Table<'_> {
             (Part::Open(Aggregate::Array | Aggregate::Set, 1..), 0) => true,
             (Part::Open(Aggregate::Map, 1..), 1) => true,
             (Part::Close(_), _) => true,
-            (_, depth) => depth > 1,
+            (Part::Open(Aggregate::Array | Aggregate::Map | Aggregate::Attribute, _), 0) => {
+                self.results.is_some()
+            }
+            (_, depth) => depth > 1 || (depth == 1 && self.results.is_some()),
         };
         match part {
             Part::Open(..) => self.depth += 1,
@@ -77,7 +100,10 @@ impl Printer for Table<'_> {
         if !self.is_decided {
             let mut builder = ReplyBuilder::default();
             self.held.replay(|part| builder.add(part));
-            let rows = builder.finish().and_then(|reply| Rows::of(&reply, self.numbers));
+            let rows = builder.finish().and_then(|reply| match self.results {
+                Some(form) => Rows::of_results(&form.results_of(&reply)?),
+                None => Rows::of(&reply, self.numbers),
+            });
             if let Some(rows) = rows {
                 out.extend_from_slice(rows.text(self.width).as_bytes());
                 return;
@@ -91,25 +117,56 @@ impl Printer for Table<'_> {
 impl Rows {
     fn of(reply: &Reply, numbers: Numbers) -> Option<Rows> {
         let (Reply::Array(maps) | Reply::Set(maps)) = reply else { return None };
-        let mut rows = Rows { columns: Vec::new(), cells: Vec::new() };
+        let mut rows = Rows::default();
         for map in maps {
             let Reply::Map(fields) = map else { return None };
-            let mut cells = vec![None; rows.columns.len()];
-            for (name, value) in fields {
+            rows.add(fields.iter().map(|(name, value)| {
                 let name = inline(name);
-                let index = rows.columns.iter().position(|known| *known == name).unwrap_or_else(|| {
-                    rows.columns.push(name.clone());
-                    cells.push(None);
-                    rows.columns.len() - 1
-                });
-                if rows.columns.len() > COLUMNS_MAX {
-                    return None;
-                }
-                cells[index] = Some(Cell::of(&name, value, numbers));
-            }
-            rows.cells.push(cells);
+                let cell = Cell::of(&name, value, numbers);
+                (Column { name, is_field: true }, cell)
+            }))?;
         }
         Some(rows)
+    }
+
+    fn of_results(results: &Results) -> Option<Rows> {
+        let mut rows = Rows::default();
+        for row in &results.rows {
+            let about = row.about.iter().map(|(name, value)| ((*name).to_owned(), false, *value));
+            let fields = row.fields.iter().map(|(name, value)| (inline(name), true, *value));
+            rows.add(
+                about
+                    .chain(fields)
+                    .map(|(name, is_field, value)| (Column { name, is_field }, Cell::of_document(value))),
+            )?;
+        }
+        let shown = counted(rows.cells.len());
+        let more = results.total.filter(|total| usize::try_from(*total) != Ok(rows.cells.len()));
+        rows.notes.push(more.map_or_else(|| format!("({shown})"), |total| format!("({shown} of {total})")));
+        rows.notes.extend(results.warnings.iter().map(|warning| format!("(warning) {}", inline(warning))));
+        rows.notes.extend(results.cursor.map(|cursor| match cursor {
+            0 => "(no further rows)".to_owned(),
+            cursor => format!("(cursor {cursor})"),
+        }));
+        Some(rows)
+    }
+
+    /// Adds a row; `None` if there are too many columns.
+    fn add(&mut self, row: impl Iterator<Item = (Column, Cell)>) -> Option<()> {
+        let mut cells = vec![None; self.columns.len()];
+        for (column, cell) in row {
+            let index = self.columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+                self.columns.push(column);
+                cells.push(None);
+                self.columns.len() - 1
+            });
+            if self.columns.len() > COLUMNS_MAX {
+                return None;
+            }
+            *cells.get_mut(index)? = Some(cell);
+        }
+        self.cells.push(cells);
+        Some(())
     }
 
     fn cell(row: &[Option<Cell>], column: usize) -> Option<&Cell> {
@@ -124,11 +181,21 @@ impl Rows {
             .enumerate()
             .map(|(column, name)| {
                 let cells = self.cells.iter().filter_map(|row| Rows::cell(row, column));
-                cells.map(|cell| columns_of(&cell.text)).max().unwrap_or(0).max(columns_of(name))
+                cells.map(|cell| columns_of(&cell.text)).max().unwrap_or(0).max(columns_of(&name.name))
             })
             .collect();
         let total = widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1);
-        if width.is_some_and(|width| total > width) { self.records() } else { self.table(&widths) }
+        let mut out = match width {
+            _ if self.columns.is_empty() => String::new(),
+            Some(width) if total > width => self.records(),
+            _ => self.table(&widths) + &if self.notes.is_empty() { self.count() } else { String::new() },
+        };
+        self.notes.iter().for_each(|note| out.extend([note, "\n"]));
+        out
+    }
+
+    fn count(&self) -> String {
+        format!("({})\n", counted(self.cells.len()))
     }
 
     fn table(&self, widths: &[usize]) -> String {
@@ -148,23 +215,22 @@ impl Rows {
                 .collect();
             format!("{}\n", cells.join(" | ").trim_end())
         };
-        let mut out = line(&mut self.columns.iter().map(String::as_str));
+        let mut out = line(&mut self.columns.iter().map(|column| column.name.as_str()));
         let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
         out.push_str(&format!("{}\n", rules.join("-+-")));
         for row in &self.cells {
             let texts = (0..self.columns.len()).map(|column| Rows::cell(row, column));
             out.push_str(&line(&mut texts.map(|cell| cell.map_or("", |cell| cell.text.as_str()))));
         }
-        let count = self.cells.len();
-        out + &format!("({count} {})\n", if count == 1 { "row" } else { "rows" })
+        out
     }
 
     fn records(&self) -> String {
-        let width = self.columns.iter().map(|name| columns_of(name)).max().unwrap_or(0);
+        let width = self.columns.iter().map(|column| columns_of(&column.name)).max().unwrap_or(0);
         let mut out = String::new();
         for (index, row) in self.cells.iter().enumerate() {
             out.push_str(&format!("-[ {} ]{}\n", index + 1, "-".repeat(width)));
-            for (column, name) in self.columns.iter().enumerate() {
+            for (column, Column { name, .. }) in self.columns.iter().enumerate() {
                 if let Some(cell) = Rows::cell(row, column) {
                     let space = " ".repeat(width - columns_of(name));
                     out.push_str(&format!("{name}{space} | {}\n", cell.text));
@@ -177,7 +243,11 @@ impl Rows {
 
 /// How many columns of a terminal a text takes.
 fn columns_of(text: &str) -> usize {
-    text.chars().count()
+    text.width()
+}
+
+fn counted(rows: usize) -> String {
+    format!("{rows} {}", if rows == 1 { "row" } else { "rows" })
 }
 
 impl Cell {
@@ -190,15 +260,41 @@ impl Cell {
         }
         Cell { text, is_number }
     }
+
+    /// A value of a document, whose numbers are texts as the others are.
+    fn of_document(value: &Reply) -> Cell {
+        let text = inline(value);
+        let is_number = text.parse().is_ok_and(|number: f64| number.is_finite());
+        Cell { text, is_number }
+    }
+}
+
+/// A text on one line: as it is, but for backslashes, bytes that are no text, and characters that move the
+/// cursor, take no column by themselves or turn the direction of writing.
+fn escaped(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    let escape = |bytes: &[u8], out: &mut String| {
+        let mut quoted = Vec::new();
+        append_escaped(&mut quoted, bytes);
+        out.push_str(&String::from_utf8_lossy(&quoted));
+    };
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let is_plain = character != '\\' && !turns && character.width().is_some();
+            if is_plain && !matches!(character, '\u{2028}' | '\u{2029}') {
+                out.push(character);
+            } else {
+                escape(character.encode_utf8(&mut [0; 4]).as_bytes(), &mut out);
+            }
+        }
+        escape(chunk.invalid(), &mut out);
+    }
+    out
 }
 
 /// A value on one line.
 fn inline(reply: &Reply) -> String {
-    let escaped = |bytes: &[u8]| {
-        let mut out = Vec::new();
-        append_escaped(&mut out, bytes);
-        String::from_utf8_lossy(&out).into_owned()
-    };
     let list = |items: &[Reply]| items.iter().map(inline).collect::<Vec<_>>().join(", ");
     match reply {
         Reply::Simple(text) | Reply::Bulk(text) | Reply::Verbatim(_, text) => escaped(text),
@@ -220,19 +316,38 @@ fn inline(reply: &Reply) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{Expected, Output, Style, parts_of};
+    use crate::format::{Expected, Output, Style, Tables, parts_of};
 
     fn text(text: &str) -> Reply {
         Reply::Bulk(text.into())
     }
 
     fn printed(reply: &Reply, width: Option<usize>, is_human: bool) -> String {
-        let style = Style { has_tables: true, width, is_human, ..Style::new(Output::Standard) };
-        let expected = Expected { is_verbatim: false, numbers: Numbers::Named(&[]) };
+        let expected = Expected { numbers: Numbers::Named(&[]), ..Expected::default() };
+        printed_as(expected, reply, width, is_human)
+    }
+
+    fn printed_as(expected: Expected, reply: &Reply, width: Option<usize>, is_human: bool) -> String {
+        let style = Style { tables: Tables::All, width, is_human, ..Style::new(Output::Standard) };
         let (mut printer, mut out) = (style.printer(expected), Vec::new());
         parts_of(reply, &mut |part| printer.part(part, &mut out));
         printer.end(&mut out);
         String::from_utf8(out).expect("text")
+    }
+
+    /// The table of a search's reply.
+    fn results(command: &str, reply: &Reply, width: Option<usize>) -> String {
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let expected = Expected { results: ResultForm::of_command(&words), ..Expected::default() };
+        printed_as(expected, reply, width, false)
+    }
+
+    fn array(items: &[Reply]) -> Reply {
+        Reply::Array(items.to_vec())
+    }
+
+    fn map(pairs: &[(&str, Reply)]) -> Reply {
+        Reply::Map(pairs.iter().map(|(name, value)| (Reply::Simple((*name).into()), value.clone())).collect())
     }
 
     fn groups() -> Reply {
@@ -253,10 +368,10 @@ mod tests {
     #[test]
     fn a_list_of_maps_is_a_table() {
         let expected = "\
-name       | idle | flags  | lag
------------+------+--------+------
-first      | 7200 | [a, b] |
-\\xc3\\xa9\\n |    5 |        | (nil)
+name  | idle | flags  | lag
+------+------+--------+------
+first | 7200 | [a, b] |
+é\\n   |    5 |        | (nil)
 (2 rows)
 ";
         assert_eq!(printed(&groups(), None, false), expected);
@@ -270,7 +385,7 @@ name  | first
 idle  | 7200 (2h)
 flags | [a, b]
 -[ 2 ]-----
-name  | \\xc3\\xa9\\n
+name  | é\\n
 idle  | 5
 lag   | (nil)
 ";
@@ -288,5 +403,146 @@ lag   | (nil)
             let plain = Style::new(Output::Standard).text(&reply);
             assert_eq!(printed(&reply, None, false).into_bytes(), plain);
         }
+    }
+
+    #[test]
+    fn documents_are_rows_in_both_protocols() {
+        let command = "FT.SEARCH i * WITHSCORES RETURN 1 NOCONTENT LIMIT 0 2";
+        let fields = |pairs: &[(&str, Reply)]| {
+            array(&pairs.iter().flat_map(|(name, value)| [text(name), value.clone()]).collect::<Vec<_>>())
+        };
+        let first = [("n", text("1")), ("id", text("own"))];
+        let second = [("n", text("250")), ("t", text("日本\n\u{202e}"))];
+        let flat = array(&[
+            Reply::Int(57),
+            text("a"),
+            text("1.5"),
+            fields(&first),
+            text("b"),
+            text("0.25"),
+            fields(&second),
+            text("gone"),
+            text("0"),
+            Reply::NullArray,
+        ]);
+        let row = |id: &str, score: &str, fields: Reply| {
+            map(&[
+                ("id", text(id)),
+                ("score", Reply::Double(score.into())),
+                ("extra_attributes", fields),
+                ("values", array(&[])),
+            ])
+        };
+        let nested = map(&[
+            ("attributes", array(&[])),
+            ("total_results", Reply::Int(57)),
+            ("format", Reply::Simple("STRING".into())),
+            (
+                "results",
+                array(&[
+                    row("a", "1.5", map(&first)),
+                    row("b", "0.25", map(&second)),
+                    row("gone", "0", map(&[])),
+                ]),
+            ),
+            ("warning", array(&[])),
+        ]);
+        let table = "\
+id   | score |   n | id  | t
+-----+-------+-----+-----+-------------------
+a    |   1.5 |   1 | own |
+b    |  0.25 | 250 |     | 日本\\n\\xe2\\x80\\xae
+gone |     0 |     |     |
+(3 rows of 57)
+";
+        for reply in [&flat, &nested] {
+            assert_eq!(results(command, reply, Some(60)), table);
+            let records = results(command, reply, Some(20));
+            assert!(
+                records.starts_with("-[ 1 ]-----\nid    | a\nscore | 1.5\nn     | 1\nid    | own\n"),
+                "{records}"
+            );
+            assert!(records.ends_with("score | 0\n(3 rows of 57)\n"), "{records}");
+        }
+    }
+
+    #[test]
+    fn rows_have_what_the_options_ask_for() {
+        let keys = array(&[Reply::Int(2), text("a\u{0}"), Reply::Bulk(b"b\xff".to_vec())]);
+        for options in ["NOCONTENT", "RETURN 0", "PARAMS 2 WITHSCORES 1 nocontent"] {
+            let shown = results(&format!("ft.search i * {options}"), &keys, None);
+            assert_eq!(shown, "id\n-----\na\\x00\nb\\xff\n(2 rows)\n", "{options}");
+        }
+        let all = array(&[
+            Reply::Int(1),
+            text("a"),
+            array(&[text("1"), array(&[text("why"), array(&[text("a"), text("b")])])]),
+            Reply::NullBulk,
+            text("#1"),
+            array(&[]),
+        ]);
+        let command = "FT.SEARCH i * WITHSCORES EXPLAINSCORE WITHPAYLOADS SORTBY n WITHSORTKEYS";
+        let table = "id | score              | payload | sortkey\n\
+                     ---+--------------------+---------+--------\n\
+                     a  | [1, [why, [a, b]]] | (nil)   | #1\n(1 row)\n";
+        assert_eq!(results(command, &all, None), table);
+        let none = array(&[Reply::Int(2)]);
+        assert_eq!(results("FT.SEARCH i * LIMIT 0 0", &none, None), "(0 rows of 2)\n");
+        assert_eq!(results("FT.SEARCH i none", &array(&[Reply::Int(0)]), None), "(0 rows)\n");
+    }
+
+    #[test]
+    fn pipelines_cursors_and_hybrid_results_are_rows() {
+        let rows = array(&[
+            Reply::Int(1),
+            array(&[text("g"), text("x"), text("l"), array(&[text("a"), text("b")])]),
+        ]);
+        let table = "g | l\n--+-------\nx | [a, b]\n(1 row)\n";
+        assert_eq!(results("FT.AGGREGATE i *", &rows, None), table);
+        let cursor = array(&[rows, Reply::Int(7)]);
+        assert_eq!(results("FT.AGGREGATE i * WITHCURSOR", &cursor, None), format!("{table}(cursor 7)\n"));
+        let last = array(&[
+            map(&[
+                ("total_results", Reply::Int(9)),
+                (
+                    "results",
+                    array(&[map(&[("extra_attributes", map(&[("g", text("y"))])), ("values", array(&[]))])]),
+                ),
+                ("warning", array(&[Reply::Simple("Timeout limit was reached".into())])),
+            ]),
+            Reply::Int(0),
+        ]);
+        let table = "g\n-\ny\n(1 row)\n(warning) Timeout limit was reached\n(no further rows)\n";
+        assert_eq!(results("FT.CURSOR READ i 7", &last, None), table);
+        let hit = [("__key", text("a")), ("__score", text("0.5"))];
+        let flat = |pairs: &[(&str, Reply)]| {
+            array(&pairs.iter().flat_map(|(name, value)| [text(name), value.clone()]).collect::<Vec<_>>())
+        };
+        let reply = |hit: Reply| {
+            [("total_results", Reply::Int(3)), ("results", array(&[hit])), ("warnings", array(&[]))]
+        };
+        let table = "__key | __score\n------+--------\na     |     0.5\n(1 row of 3)\n";
+        assert_eq!(results("FT.HYBRID i SEARCH x", &flat(&reply(flat(&hit))), None), table);
+        assert_eq!(results("FT.HYBRID i SEARCH x", &map(&reply(map(&hit))), None), table);
+    }
+
+    #[test]
+    fn replies_without_rows_are_printed_as_ever() {
+        let long = array(&[Reply::Int(1), text("a"), array(&[text("t"), text(&"x".repeat(2 << 20))])]);
+        for reply in [
+            Reply::Error("Unknown index name".into()),
+            Reply::Simple("QUEUED".into()),
+            array(&[]),
+            array(&[Reply::Int(1), text("a")]),
+            array(&[Reply::Int(1), text("a"), array(&[text("odd")])]),
+            map(&[("results", Reply::Int(1))]),
+            Reply::Null,
+            long,
+        ] {
+            let plain = Style::new(Output::Standard).text(&reply);
+            assert_eq!(results("FT.SEARCH i *", &reply, None).into_bytes(), plain);
+        }
+        let list = array(&[map(&[("a", Reply::Int(1))])]);
+        assert_eq!(results("XINFO GROUPS s", &list, None), "a\n-\n1\n(1 row)\n");
     }
 }

@@ -282,3 +282,33 @@ fn tables_notes_and_watched_values_over_a_pipe() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn results_of_searches_are_tables_where_they_are_asked_for() {
+    let (_server, port) = start();
+    let run = |words: &[&str]| run(ours(), &[&["-p", &port], words].concat(), b"").text();
+    run(&["FT.CREATE", "i", "SCHEMA", "t", "TEXT", "n", "NUMERIC", "SORTABLE"]);
+    run(&["HSET", "a", "t", "two\nlines", "n", "7"]);
+    run(&["HSET", "b", "t", "zwei \u{65e5}\u{672c}", "n", "12", "more", "x"]);
+    let search = ["FT.SEARCH", "i", "*", "SORTBY", "n"];
+    let table = "id |  n | t          | more\n---+----+------------+-----\n\
+        a  |  7 | two\\nlines |\nb  | 12 | zwei \u{65e5}\u{672c}  | x\n(2 rows)\n";
+    let piped = ["2\n", "a\n", "n\n", "7\n", "t\n", "two\nlines\n"].concat();
+    for version in ["-2", "-3"] {
+        assert_eq!(run(&[&[version, "--table"], &search[..]].concat()), table, "{version}");
+        let plain = run(&[&[version], &search[..]].concat());
+        assert_eq!(plain.starts_with(&piped), version == "-2", "{plain}");
+        let rows = ["FT.AGGREGATE", "i", "*", "LOAD", "1", "@n", "WITHCURSOR", "COUNT", "1"];
+        let page = run(&[&[version, "--table"], &rows[..]].concat());
+        let page = page.strip_prefix("n\n-\n7\n(1 row)\n(cursor ").unwrap_or_else(|| panic!("{page}"));
+        let cursor = page.strip_suffix(")\n").unwrap();
+        let last = run(&[version, "--table", "FT.CURSOR", "READ", "i", cursor, "COUNT", "5"]);
+        assert_eq!(last, " n\n--\n12\n(1 row)\n(no further rows)\n");
+        assert_eq!(run(&[version, "--table", "FT.SEARCH", "i", "none"]), "(0 rows)\n");
+        assert_eq!(run(&[version, "--table", "FT.SEARCH", "i", "*", "LIMIT", "0", "0"]), "(0 rows of 2)\n");
+        assert_eq!(
+            run(&[version, "--table", "FT.SEARCH", "j", "*"]),
+            run(&["--no-raw", "FT.SEARCH", "j", "*"])
+        );
+    }
+}
