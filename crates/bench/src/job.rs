@@ -7,6 +7,7 @@ use crate::cost::{Cost, Meter, Usage};
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
 use crate::environment::Environment;
 use crate::errln;
+use crate::index;
 use crate::plan::{self, DEFAULT_PATIENCE, Pacing, Plan, Target, Workload};
 use crate::replay::Capture;
 use crate::template::{self, Template, Words};
@@ -42,6 +43,8 @@ pub struct Job {
     pub target: Target,
     /// What `-x` read: the command's last argument, as it is.
     last_argument: Option<Vec<u8>>,
+    /// Its requests need the index of the tests of search.
+    needs_index: bool,
 }
 
 fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
@@ -88,9 +91,8 @@ fn tests(settings: &mut Settings) -> Result<Vec<String>, String> {
             return Err(format!("-t {name}: there is no such test"));
         }
         templates.extend(found);
-        if name.starts_with("lrange") {
-            settings.load.push(format!("RPUSH mylist {{value {}}}", settings.data_bytes).into_bytes());
-        }
+        let load = classic::load_of(&name, settings.data_bytes, settings.dimension, keys.max(1));
+        settings.load.extend(load.map(String::into_bytes));
     }
     Ok(templates)
 }
@@ -121,6 +123,8 @@ impl Job {
         }
         settings.seed = Some(settings.seed.unwrap_or_else(plan::fresh_seed));
         let tests = tests(&mut settings)?;
+        let named = settings.tests.iter().flatten();
+        let needs_index = !tests.is_empty() && named.into_iter().any(|name| classic::needs_index(name));
         settings.templates.extend(tests.into_iter().map(String::into_bytes));
         if let Some(keys) = settings.keyspace {
             expand(&mut settings, &mut file, keys.max(1));
@@ -133,7 +137,7 @@ impl Job {
         if settings.cluster {
             target::spread(&mut target)?;
         }
-        Ok(Job { settings, file, target, last_argument })
+        Ok(Job { settings, file, target, last_argument, needs_index })
     }
 
     fn workload(&self) -> Result<Workload, String> {
@@ -223,6 +227,9 @@ impl Job {
 
     /// Runs the load phases against a target.
     pub fn load(&self, target: &Target) -> Result<(), String> {
+        if self.needs_index {
+            index::create(target, self.settings.dimension)?;
+        }
         let from_options = self
             .settings
             .load

@@ -60,7 +60,7 @@ fn the_load_tester_has_a_test_for_each_family() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path(), &[]);
     let mut client = connect(&server);
-    let tests = ["-t", "json.set,json.get,bf.add,ts.add,vadd,vsim", "--dimension", "20"];
+    let tests = ["-t", "json.set,json.get,bf.add,ts.add,vadd,vsim,ft.hset,ft.search", "--dimension", "20"];
     // In redis-benchmark's form, and in the tester's own.
     for form in [&["-q"][..], &["--json", directory.path().join("run.json").to_str().unwrap()]] {
         ask_ok(&mut client, "FLUSHALL");
@@ -72,15 +72,22 @@ fn the_load_tester_has_a_test_for_each_family() {
         assert_eq!(ask(&mut client, "TS.GET series:000000000003").items().map(<[Reply]>::len), Some(2));
         assert_eq!(ask(&mut client, "VDIM myvectors").integer(), Some(20));
         assert_eq!(ask(&mut client, "VCARD myvectors").integer(), Some(4));
+        let found = ask(&mut client, "FT.SEARCH myindex item LIMIT 0 0");
+        assert_eq!(found.items().and_then(|items| items.first()?.integer()), Some(4));
+        let document = ask(&mut client, "HSTRLEN doc:000000000003 embedding");
+        assert_eq!(document.integer(), Some(80));
         let stats = text(&mut client, "INFO commandstats");
-        for name in ["json.set", "json.get", "bf.add", "ts.add", "vadd", "vsim"] {
+        let names =
+            ["json.set", "json.get", "bf.add", "ts.add", "vadd", "vsim", "hset", "ft.search", "ft.create"];
+        for name in names {
             let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
             let line = line.unwrap_or_else(|| panic!("no {name} in {stats}"));
             assert!(line.ends_with("rejected_calls=0,failed_calls=0"), "{line}");
         }
     }
     ask_ok(&mut client, "FLUSHALL");
-    load(&server, &["-n", "100", "-t", "json.set,json.get,ts.add,vadd,vsim", "-q"]);
+    load(&server, &["-n", "100", "-t", "json.set,json.get,ts.add,vadd,vsim,ft.hset,ft.search", "-q"]);
+    assert_eq!(ask(&mut client, "EXISTS doc:__rand_int__").integer(), Some(1));
     assert_eq!(ask(&mut client, "VDIM myvectors").integer(), Some(128));
     assert_eq!(ask(&mut client, "VCARD myvectors").integer(), Some(1), "one name without -r");
 }

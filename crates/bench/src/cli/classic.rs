@@ -3,6 +3,7 @@
 use super::options::Settings;
 use super::target;
 use crate::engine::{self, INTERRUPTED, Observer, Progress, Recorder, RunResult};
+use crate::index::{self, INDEX};
 use crate::plan::{MAX_PIPELINE, Pacing, Plan, Target};
 use crate::template::{self, Template, VECTOR, Words};
 use crate::{errln, interrupt, outln, output};
@@ -150,7 +151,75 @@ static OF_REDIS_8: &[Test] = &[
         title: "VSIM",
         arguments: &["VSIM", "myvectors@", "FP32", VECTOR, "COUNT", "10"],
     },
+    Test { selectors: &["ft.hset"], title: "HSET (indexed documents)", arguments: INDEXED },
+    Test { selectors: SEARCHES, title: "HSET (needed to benchmark FT.SEARCH)", arguments: INDEXED },
+    Test {
+        selectors: &["ft.search", "ft.search.text"],
+        title: "FT.SEARCH (two words)",
+        arguments: &["FT.SEARCH", INDEX, "@title:(item __rand_int__)", "LIMIT", "0", "10"],
+    },
+    Test {
+        selectors: &["ft.search", "ft.search.tag"],
+        title: "FT.SEARCH (tag and number)",
+        arguments: &["FT.SEARCH", INDEX, "@kind:{all} @price:[0 1000]", "LIMIT", "0", "10"],
+    },
+    Test {
+        selectors: &["ft.search", "ft.search.knn"],
+        title: "FT.SEARCH (10 nearest vectors)",
+        arguments: &[
+            "FT.SEARCH",
+            INDEX,
+            "*=>[KNN 10 @embedding $vector]",
+            "PARAMS",
+            "2",
+            "vector",
+            VECTOR,
+            "RETURN",
+            "1",
+            "price",
+            "DIALECT",
+            "2",
+        ],
+    },
 ];
+
+const SEARCHES: &[&str] = &["ft.search", "ft.search.text", "ft.search.tag", "ft.search.knn"];
+
+/// A document of the index that [`index::create`] makes.
+const INDEXED: &[&str] = &[
+    "HSET",
+    "doc@:__rand_int__",
+    "title",
+    "item __rand_int__ of a shop",
+    "kind",
+    "all,k__rand_int__",
+    "price",
+    "?",
+    "embedding",
+    VECTOR,
+];
+
+/// Whether a test needs the index of [`index::create`].
+pub fn needs_index(name: &str) -> bool {
+    name.starts_with("ft.")
+}
+
+/// Whether a test reads data that another of the list writes before; the template that does.
+pub fn load_of(name: &str, data_bytes: usize, dimension: usize, keys: u64) -> Option<String> {
+    if name.starts_with("lrange") {
+        return Some(format!("RPUSH mylist {{value {data_bytes}}}"));
+    }
+    let needed = SEARCHES.contains(&name).then(|| templates_of("ft.hset", data_bytes, dimension, keys))?;
+    needed.into_iter().next()
+}
+
+/// An argument with the cluster's tag for `@` behind a key's name; elsewhere that is a field of a query.
+fn tagged(argument: &str, tag: &str) -> String {
+    match argument.strip_suffix('@') {
+        Some(name) => format!("{name}{tag}"),
+        None => argument.replace("@:", &format!("{tag}:")),
+    }
+}
 
 /// A document of 100 bytes.
 const DOCUMENT: &str =
@@ -174,7 +243,7 @@ pub fn templates_of(name: &str, data_bytes: usize, dimension: usize, keys: u64) 
                 "?" => number.clone(),
                 "~" => SAMPLE[1].replace("__rand_int__", &number),
                 VECTOR => format!("{{vector {dimension}}}"),
-                other => other.replace('@', "").replace("__rand_int__", &number),
+                other => quoted(tagged(other, "").replace("__rand_int__", &number)),
             });
             words.collect::<Vec<_>>().join(" ")
         })
@@ -182,6 +251,11 @@ pub fn templates_of(name: &str, data_bytes: usize, dimension: usize, keys: u64) 
         .collect();
     templates.dedup();
     templates
+}
+
+/// An argument as one word of a template.
+fn quoted(argument: String) -> String {
+    if argument.contains(' ') && !argument.starts_with('{') { format!("'{argument}'") } else { argument }
 }
 
 /// What `-x` reads; it is there for each turn of `-l`.
@@ -411,6 +485,7 @@ impl<'a> Session<'a> {
         let data = test_data(settings.data_bytes);
         let tag = if settings.cluster { ":{tag}" } else { "" };
         let further = if settings.tests.is_some() { OF_REDIS_8 } else { &[] };
+        let mut has_index = false;
         for test in TESTS.iter().chain(further) {
             let selected = match &settings.tests {
                 None => true,
@@ -432,13 +507,17 @@ impl<'a> Session<'a> {
                     "$" => data.clone(),
                     "?" => score.to_vec(),
                     "~" => SAMPLE[usize::from(settings.keyspace.is_some())].into(),
-                    other => other.replace('@', tag).into_bytes(),
+                    other => tagged(other, tag).into_bytes(),
                 })
                 .collect();
             let template = match test.arguments {
                 [] => Template::raw(b"PING\r\n"),
                 _ => Template::classic(&arguments, &self.words(&data)),
             };
+            if !has_index && test.selectors.iter().any(|name| needs_index(name)) {
+                index::create(&self.target, settings.dimension)?;
+                has_index = true;
+            }
             self.test(test.title, template, settings.data_bytes)?;
             if self.failed || INTERRUPTED.load(Ordering::Relaxed) {
                 return Ok(());

@@ -305,7 +305,7 @@ static OPTIONS: &[Option_] = &[
             s.dimension = parse_dimension(v)?;
             Ok(())
         },
-        "components of the vectors of the tests vadd and vsim (128)",
+        "components of the vectors of the tests vadd, vsim and those of search (128)",
     ),
     flag("-I", |s| s.idle = true, "only open connections and keep them"),
     flag("-x", |s| s.last_from_stdin = true, "read the last argument from standard input"),
