@@ -69,8 +69,11 @@ fn any_node_answers_for_all() {
     assert!(replies.iter().any(|reply| reply == "1 d:7 #7 n 7 t hello world g g1 v abcd"), "{replies:?}");
     assert!(nodes.iter().all(|node| node.ask(&["FT.TAGVALS", "i", "g"]) == "g0 g1 g2"));
     assert_eq!(nodes[0].ask(&["FT.TAGVALS", "i", "t"]), "-Not a tag field");
+    // Terms of documents that have changed would count still.
+    spellings(&nodes);
     words_are_everywhere(&nodes);
     aggregations(&nodes);
+    figures(&nodes);
     // Pages make the whole.
     let page = |at: u64| found(&nodes[(at % 3) as usize], &["*", "LIMIT", &(at * 30).to_string(), "30"]).1;
     let keys: Vec<String> = (0..10).flat_map(page).collect();
@@ -141,6 +144,70 @@ fn aggregations(nodes: &[Node]) {
     client.command(&["FT.AGGREGATE", "i", "*"]).unwrap();
     assert_eq!(told(&client.command(&["EXEC"]).unwrap()), "-Cannot perform `FT.AGGREGATE`: Cannot block");
     assert!(nodes[1].ask(&["_FT.AGGREGATE", "0", "2", "i", "*"]).starts_with("-ERR unknown command"));
+}
+
+/// The value of a pair in a list of pairs.
+fn of(list: &Reply, name: &str) -> Reply {
+    let Reply::Array(pairs) = list else { panic!("{list:?}") };
+    let pair = pairs.chunks(2).find(|pair| told(&pair[0]) == name);
+    pair.unwrap_or_else(|| panic!("{name}: {}", told(list)))[1].clone()
+}
+
+/// FT.INFO counts the documents of all nodes.
+fn figures(nodes: &[Node]) {
+    let mut clients: Vec<Client> = nodes.iter().map(Node::connect).collect();
+    assert_eq!(at_owner(&mut clients, &["HSET", "d:bad", "n", "none"]), "1");
+    let infos: Vec<Reply> =
+        clients.iter_mut().map(|client| client.command(&["FT.INFO", "x"]).unwrap()).collect();
+    for info in &infos {
+        let number = |name: &str| told(&of(info, name)).parse::<f64>().unwrap();
+        assert_eq!((number("num_docs"), number("percent_indexed"), number("indexing")), (300.0, 1.0, 0.0));
+        assert_eq!(number("records_per_doc_avg"), number("num_records") / 300.0);
+        assert_eq!((number("hash_indexing_failures"), number("max_doc_id") < 300.0), (1.0, true));
+        assert!(
+            (number("bytes_per_record_avg") * number("num_records") / f64::from(1 << 20)
+                - number("inverted_sz_mb"))
+            .abs()
+                < 1e-6
+        );
+        assert_eq!(told(&of(&of(info, "Index Errors"), "last indexing error key")), "d:bad");
+        assert_eq!(told(&of(&of(info, "cursor_stats"), "index_capacity")), "384");
+        let Reply::Array(fields) = of(info, "field statistics") else { panic!("{info:?}") };
+        assert_eq!(told(&of(&of(&fields[1], "Index Errors"), "indexing failures")), "1");
+        assert_eq!(told(&of(info, "index_name")), "i");
+    }
+    // All nodes tell the same, but for what asking changes.
+    let sizes: BTreeSet<String> =
+        infos.iter().map(|info| told(&of(info, "total_index_memory_sz_mb"))).collect();
+    assert_eq!(sizes.len(), 1, "{sizes:?}");
+    assert_eq!(nodes[0].ask(&["FT.INFO", "nope"]), "-Unknown index name");
+    let mut client = nodes[0].connect();
+    client.command(&["MULTI"]).unwrap();
+    client.command(&["FT.INFO", "i"]).unwrap();
+    assert_eq!(told(&client.command(&["EXEC"]).unwrap()), "-Cannot perform `FT.INFO`: Cannot block");
+    assert!(nodes[1].ask(&["_FT.INFO", "0", "i"]).starts_with("-ERR unknown command"));
+    assert_eq!(at_owner(&mut clients, &["DEL", "d:bad"]), "1");
+}
+
+/// FT.SPELLCHECK knows the terms of all nodes, and how many documents have them.
+fn spellings(nodes: &[Node]) {
+    let mut clients: Vec<Client> = nodes.iter().map(Node::connect).collect();
+    assert_eq!(at_owner(&mut clients, &["HSET", "d:only", "t", "zebra help", "n", "1", "g", "g1"]), "3");
+    for node in nodes {
+        let ask = |words: &str| node.ask(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(ask("FT.SPELLCHECK x zebra"), "");
+        // One document has the one, and 300 of 301 the other.
+        let scores = [300.0 / 301.0, 1.0 / 301.0].map(|score: f64| score.to_string());
+        let expected = format!("TERM helo {} hello {} help", scores[0], scores[1]);
+        assert_eq!(ask("FT.SPELLCHECK i helo"), expected);
+        assert_eq!(
+            ask("FT.SPELLCHECK i zebra|hell FULLSCOREINFO"),
+            "301 TERM zebra term exists in index TERM hell 300 hello 1 help"
+        );
+        assert_eq!(ask("FT.SPELLCHECK i zebr TERMS INCLUDE nope"), "-Dict does not exist: nope");
+    }
+    assert!(nodes[1].ask(&["_FT.SPELLCHECK", "0", "i", "a"]).starts_with("-ERR unknown command"));
+    assert_eq!(at_owner(&mut clients, &["DEL", "d:only"]), "1");
 }
 
 /// Dictionaries and synonyms are definitions, too.

@@ -34,7 +34,7 @@ pub struct Rules {
 }
 
 /// Documents that could not be indexed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Failures {
     /// How many.
     pub count: u64,

@@ -3,12 +3,14 @@
 pub mod agreement;
 pub mod cursors;
 pub mod definitions;
+pub mod figures;
 pub mod job;
 pub mod nodes;
 pub mod parts;
 pub mod reply;
 pub mod rows;
 pub mod settings;
+pub mod spelled;
 pub mod temporary;
 
 use std::sync::Arc;

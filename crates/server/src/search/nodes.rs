@@ -137,6 +137,40 @@ impl Nodes {
         call.worker.ask_others(connection, entry, &call.args, threads, answer);
     }
 
+    /// Answers the client with what `write` makes of the parts of all nodes. `decode` reads a node's answer.
+    pub fn answer_parts<T>(
+        self,
+        call: &mut Call<'_>,
+        request: PartRequest,
+        decode: impl Fn(&[u8]) -> Option<T> + Send + 'static,
+        write: impl FnOnce(Vec<Option<T>>, &mut Reply) + Send + 'static,
+    ) {
+        self.answer(call, move |has_thread, reply| {
+            if !has_thread {
+                return reply.error(NO_THREAD);
+            }
+            match self.parts(&request, decode) {
+                Ok(parts) => write(parts, reply),
+                Err(error) => reply.error(error),
+            }
+        });
+    }
+
+    /// The parts of all nodes: for each its own, or `None` if it has not come in time.
+    ///
+    /// # Errors
+    /// As [`Nodes::ask`], and for an answer that `decode` cannot read.
+    pub fn parts<T>(
+        self,
+        request: &PartRequest,
+        decode: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<Option<T>>, Vec<u8>> {
+        let words = |peer: &Peer| part_request(request.command, peer, &request.words);
+        let answers = self.ask(request.timeout_ms, words)?;
+        let read = |answer: Answer| answer.text().and_then(&decode).ok_or_else(|| UNREADABLE.to_vec());
+        answers.into_iter().map(|answer| answer.map(read).transpose()).collect()
+    }
+
     /// Asks the primaries of all slots: for each its answer, or `None` if it has not come in time. `request`
     /// makes a node's request.
     ///
@@ -240,11 +274,35 @@ impl<J: Job> Job for PartJob<J> {
     }
 }
 
+/// What each node is asked for its part.
+pub struct PartRequest {
+    /// The command.
+    pub command: &'static str,
+    /// What stands behind the fingerprint of the node's slots.
+    pub words: Vec<Vec<u8>>,
+    /// The time limit, milliseconds; 0 is unlimited.
+    pub timeout_ms: u64,
+}
+
+impl PartRequest {
+    /// The request of a command: these words, and then the client's arguments.
+    pub fn new(command: &'static str, words: &[&str], call: &Call<'_>, timeout_ms: u64) -> PartRequest {
+        let own = words.iter().map(|word| word.as_bytes().to_vec());
+        let words = own.chain(call.args.iter().skip(1).map(<[u8]>::to_vec)).collect();
+        PartRequest { command, words, timeout_ms }
+    }
+}
+
 /// The request of a node's part: the command, the fingerprint of its slots, and these words.
 pub fn part_request(command: &str, peer: &Peer, words: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let slots = peer.slots.cast_signed().to_string();
     let own = [command, &slots].map(|word| word.as_bytes().to_vec());
     own.into_iter().chain(words.iter().cloned()).collect()
+}
+
+/// The protocol of the client's replies, as nodes are told it.
+pub fn protocol(call: &Call<'_>) -> &'static str {
+    if call.reply.is_resp3() { "3" } else { "2" }
 }
 
 /// The error for a node that has not answered.

@@ -12,7 +12,7 @@ use martlet_search::searching::Context;
 use super::{GROUP, context, limits, readable_index, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TimeLimit};
-use crate::search::nodes::{self, Nodes, PartOf, part_request};
+use crate::search::nodes::{self, Nodes, PartOf, PartRequest};
 use crate::search::parts;
 use crate::search::reply::{Summary, write_around};
 
@@ -108,9 +108,7 @@ struct AskedSearch {
     nodes: Nodes,
     request: Search,
     merging: Merging,
-    /// The index, the query and the options, as the client has sent them.
-    words: Vec<Vec<u8>>,
-    is_resp3: bool,
+    request_of_part: PartRequest,
     kept: u64,
 }
 
@@ -118,9 +116,10 @@ impl AskedSearch {
     fn new(nodes: Nodes, call: &Call<'_>, run: &Run) -> AskedSearch {
         let request = run.request().clone();
         let kept = if request.count_only { 0 } else { request.arrange.kept(limits(call).search_results) };
-        let words = call.args.iter().skip(1).map(<[u8]>::to_vec).collect();
-        let is_resp3 = call.reply.is_resp3();
-        AskedSearch { nodes, request, merging: run.merging(), words, is_resp3, kept }
+        let (merging, protocol) = (run.merging(), nodes::protocol(call));
+        let (name, rows) = (SEARCH_PART.spec.name, merging.rows_of_part(kept).to_string());
+        let request_of_part = PartRequest::new(name, &[protocol, &rows], call, request.query.timeout_ms);
+        AskedSearch { nodes, request, merging, request_of_part, kept }
     }
 
     fn answer(&self, has_thread: bool, reply: &mut Reply) {
@@ -134,21 +133,9 @@ impl AskedSearch {
     }
 
     fn parts(&self) -> Result<Vec<Part>, Vec<u8>> {
-        let rows = self.merging.rows_of_part(self.kept).to_string();
-        let protocol = if self.is_resp3 { "3" } else { "2" };
-        let own = [protocol, &rows].map(|word| word.as_bytes().to_vec());
-        let words: Vec<Vec<u8>> = own.into_iter().chain(self.words.iter().cloned()).collect();
-        let timeout_ms = self.request.query.timeout_ms;
-        let answers = self.nodes.ask(timeout_ms, |peer| part_request(SEARCH_PART.spec.name, peer, &words))?;
-        answers
-            .into_iter()
-            .map(|answer| match answer {
-                None => Ok(Part { is_partial: true, ..Part::default() }),
-                Some(answer) => {
-                    answer.text().and_then(parts::decode).ok_or_else(|| nodes::UNREADABLE.to_vec())
-                }
-            })
-            .collect()
+        let late = || Part { is_partial: true, ..Part::default() };
+        let parts = self.nodes.parts(&self.request_of_part, parts::decode)?;
+        Ok(parts.into_iter().map(|part| part.unwrap_or_else(late)).collect())
     }
 
     fn write(&self, parts: Vec<Part>, reply: &mut Reply) {

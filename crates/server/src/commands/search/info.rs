@@ -6,18 +6,20 @@ use martlet_command::{Acl, Error, Flags, Outcome, command};
 use martlet_indexes::{Access, KeyIndex};
 use martlet_protocol::reply::Reply;
 use martlet_search::definition::{self as describe, Shown};
-use martlet_search::index::census::{Census, Sizes};
+use martlet_search::index::census::Census;
 use martlet_search::index::names::trie_order;
 use martlet_search::index::whole::Failures;
 use martlet_search::schema::{Definition, Field};
 
 use super::{GROUP, readable_index, text_line};
 use crate::commands::{Call, ServerCommand, ServerHandler};
+use crate::search::figures::{Cursors, Figures};
 use crate::search::job::{self, Job, TimeLimit};
+use crate::search::nodes::{self, Nodes, PartOf, PartRequest};
 use crate::search::settings::cursors_max;
 
 /// The commands.
-pub static COMMANDS: &[&ServerCommand] = &[&INFO];
+pub static COMMANDS: &[&ServerCommand] = &[&INFO, &INFO_PART];
 
 static INFO: ServerCommand = command("ft.info", -2, info as ServerHandler)
     .flags(Flags::READONLY.with(Flags::WALK))
@@ -30,57 +32,95 @@ const MEGABYTE: f64 = (1 << 20) as f64;
 /// The error and the key of an index without failures.
 const NONE: &str = "N/A";
 
+/// A node's part of FT.INFO, for the node that a client has asked: its [`Figures`].
+static INFO_PART: ServerCommand = command("_ft.info", 3, info_part as ServerHandler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::READ.with(Acl::SEARCH))
+    .syntax("slots:i index")
+    .doc(GROUP, "8.0.0", "O(1)", "Returns figures of a node's part of an index, for another node.");
+
 fn info(call: &mut Call<'_>) -> Outcome {
     let name: Vec<u8> = call.args.get(1).unwrap_or_default().to_vec();
     let index = readable_index(call, &name)?.ok_or(Error::Fixed("Unknown index name"))?;
-    let census = Census::new(Arc::clone(index.index()));
-    let cursors = cursors(call, &index);
-    job::run(call, Info { index, census, cursors }, TimeLimit::new(0, false))
-}
-
-/// Open cursors.
-#[derive(Copy, Clone, Debug, Default)]
-struct Cursors {
-    /// Of all indexes, those that no client reads at present.
-    global_idle: usize,
-    /// Of all indexes.
-    global_total: usize,
-    /// The most that an index may have.
-    index_capacity: usize,
-    /// Of this index.
-    index_total: usize,
-}
-
-/// Counts the cursors of the server and of an index.
-fn cursors(call: &Call<'_>, index: &KeyIndex) -> Cursors {
-    let counts = call.worker.shared.cursors.counts(index);
-    Cursors {
-        global_idle: counts.global_idle,
-        global_total: counts.global_total,
-        index_capacity: cursors_max(call.worker.config()),
-        index_total: counts.index_total,
+    if let Some(nodes) = Nodes::of(call)? {
+        let request = PartRequest::new(INFO_PART.spec.name, &[], call, 0);
+        nodes.answer_parts(call, request, Figures::decode, move |parts, reply| {
+            let mut all = Figures::default();
+            parts.into_iter().flatten().for_each(|part| all.merge(part));
+            write(&index, &all, reply);
+        });
+        return Ok(());
     }
+    let counting = Counting::new(call, index);
+    job::run(call, Info(counting), TimeLimit::new(0, false))
 }
 
-/// The count whose end is a reply.
-struct Info {
+fn info_part(call: &mut Call<'_>) -> Outcome {
+    let part = PartOf::check(call)?;
+    let index = call.worker.shared.indexes.find(call.arg(2)).ok_or(nodes::OTHER_INDEXES)?;
+    let counting = Counting::new(call, index);
+    job::run(call, part.job(InfoPart(counting)), TimeLimit::new(0, false))
+}
+
+/// The count of an index's figures.
+struct Counting {
     index: Arc<KeyIndex>,
     census: Census,
     cursors: Cursors,
 }
 
+impl Counting {
+    fn new(call: &Call<'_>, index: Arc<KeyIndex>) -> Counting {
+        let counts = call.worker.shared.cursors.counts(&index);
+        let cursors = Cursors {
+            global_idle: counts.global_idle as u64,
+            global_total: counts.global_total as u64,
+            index_capacity: cursors_max(call.worker.config()) as u64,
+            index_total: counts.index_total as u64,
+        };
+        Counting { census: Census::new(Arc::clone(index.index())), index, cursors }
+    }
+
+    fn into_figures(self) -> (Arc<KeyIndex>, Figures) {
+        let figures = Figures::of(&self.index, self.census.into_sizes(), self.cursors);
+        (self.index, figures)
+    }
+}
+
+/// The count whose end is the reply to a client.
+struct Info(Counting);
+
 impl Job for Info {
     fn step(&mut self, _: &mut Access<'_>, _: i64) -> bool {
-        self.census.step()
+        self.0.census.step()
     }
 
     fn end_early(&mut self) {}
 
     fn finish(self, reply: &mut Reply) {
-        let rules = self.index.index().rules();
-        let shown = Shape { index: &self.index, definition: &rules.definition, cursors: self.cursors };
-        shown.write(&self.census.into_sizes(), reply);
+        let (index, figures) = self.0.into_figures();
+        write(&index, &figures, reply);
     }
+}
+
+/// The count whose end is the answer to a node.
+struct InfoPart(Counting);
+
+impl Job for InfoPart {
+    fn step(&mut self, _: &mut Access<'_>, _: i64) -> bool {
+        self.0.census.step()
+    }
+
+    fn end_early(&mut self) {}
+
+    fn finish(self, reply: &mut Reply) {
+        reply.bulk(&self.0.into_figures().1.encode());
+    }
+}
+
+fn write(index: &KeyIndex, figures: &Figures, reply: &mut Reply) {
+    let rules = index.index().rules();
+    Shape { index, definition: &rules.definition, figures }.write(reply);
 }
 
 fn shown(reply: &mut Reply, value: &Shown<'_>) {
@@ -109,31 +149,30 @@ fn share(part: f64, of: f64) -> f64 {
     if of == 0.0 { f64::NAN } else { part / of }
 }
 
-/// The parts of the reply, without the sizes.
+/// The parts of the reply.
 struct Shape<'a> {
     index: &'a KeyIndex,
     definition: &'a Definition,
-    cursors: Cursors,
+    figures: &'a Figures,
 }
 
 impl Shape<'_> {
-    fn write(&self, sizes: &Sizes, reply: &mut Reply) {
-        let place = reply.defer();
-        let (failures, by_field) = self.index.index().failures();
+    fn write(&self, reply: &mut Reply) {
+        let (place, figures) = (reply.defer(), self.figures);
         let mut pairs = self.definition(reply);
-        pairs += self.sizes(sizes, reply);
-        pairs += self.progress(&failures, sizes, reply);
+        pairs += self.sizes(reply);
+        pairs += self.progress(reply);
         if self.definition.options.temporary.is_none() {
             reply.simple("gc_stats");
-            self.collections(sizes, reply);
+            self.collections(reply);
             pairs += 1;
         }
         reply.simple("cursor_stats");
         reply.map(4);
-        count(reply, "global_idle", self.cursors.global_idle as u64);
-        count(reply, "global_total", self.cursors.global_total as u64);
-        count(reply, "index_capacity", self.cursors.index_capacity as u64);
-        count(reply, "index_total", self.cursors.index_total as u64);
+        count(reply, "global_idle", figures.cursors.global_idle);
+        count(reply, "global_total", figures.cursors.global_total);
+        count(reply, "index_capacity", figures.cursors.index_capacity);
+        count(reply, "index_total", figures.cursors.index_total);
         if let Some(words) = &self.definition.stopwords {
             let mut words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
             words.sort_by(|a, b| trie_order(a, b));
@@ -142,19 +181,18 @@ impl Shape<'_> {
             words.into_iter().for_each(|word| reply.bulk(word));
             pairs += 1;
         }
-        let dialects = self.index.dialects();
         reply.simple("dialect_stats");
-        reply.map(dialects.len());
-        for (number, used) in (1..).zip(dialects) {
-            count(reply, &format!("dialect_{number}"), u64::from(used));
+        reply.map(figures.dialects.len());
+        for (number, used) in (1..).zip(&figures.dialects) {
+            count(reply, &format!("dialect_{number}"), u64::from(*used));
         }
-        write_failures(&failures, reply);
+        write_failures(&figures.failures, reply);
         reply.simple("field statistics");
         reply.array(self.definition.fields.len());
         for (place, field) in self.definition.fields.iter().enumerate() {
             reply.map(3);
             names(field, reply);
-            write_failures(by_field.get(place).unwrap_or(&Failures::default()), reply);
+            write_failures(figures.failures_of_fields.get(place).unwrap_or(&Failures::default()), reply);
         }
         reply.close_map(place, pairs + 4);
     }
@@ -180,7 +218,8 @@ impl Shape<'_> {
         4
     }
 
-    fn sizes(&self, sizes: &Sizes, reply: &mut Reply) -> usize {
+    fn sizes(&self, reply: &mut Reply) -> usize {
+        let sizes = &self.figures.sizes;
         let megabytes = |bytes: u64| bytes as f64 / MEGABYTE;
         let total = sizes.inverted_bytes
             + sizes.offset_bytes
@@ -206,7 +245,7 @@ impl Shape<'_> {
         double(reply, "tag_overhead_sz_mb", megabytes(sizes.tag_bytes));
         double(reply, "text_overhead_sz_mb", megabytes(sizes.text_bytes));
         double(reply, "total_index_memory_sz_mb", megabytes(total));
-        double(reply, "geoshapes_sz_mb", megabytes(self.index.index().shape_bytes() as u64));
+        double(reply, "geoshapes_sz_mb", megabytes(self.figures.shape_bytes));
         double(reply, "records_per_doc_avg", share(records, documents));
         double(reply, "bytes_per_record_avg", share(sizes.inverted_bytes as f64, records));
         double(reply, "offsets_per_term_avg", offsets);
@@ -214,27 +253,26 @@ impl Shape<'_> {
         19
     }
 
-    fn progress(&self, failures: &Failures, sizes: &Sizes, reply: &mut Reply) -> usize {
-        let progress = self.index.progress();
-        count(reply, "hash_indexing_failures", failures.count);
-        let time = self.index.index().indexing_time();
-        double(reply, "total_indexing_time", time.as_secs_f64() * 1000.0);
-        count(reply, "indexing", u64::from(!progress.is_done()));
-        double(reply, "percent_indexed", progress.done);
-        count(reply, "number_of_uses", self.index.uses());
-        count(reply, "cleaning", u64::from(sizes.is_collecting));
+    fn progress(&self, reply: &mut Reply) -> usize {
+        let figures = self.figures;
+        count(reply, "hash_indexing_failures", figures.failures.count);
+        double(reply, "total_indexing_time", figures.indexing_ns as f64 / 1e6);
+        count(reply, "indexing", figures.scanning);
+        double(reply, "percent_indexed", share(figures.scanned, figures.nodes as f64));
+        count(reply, "number_of_uses", figures.uses);
+        count(reply, "cleaning", figures.cleaning);
         6
     }
 
-    fn collections(&self, sizes: &Sizes, reply: &mut Reply) {
-        let collections = self.index.index().collections();
-        let (total_ms, cycles) = (collections.total.as_millis() as f64, collections.cycles as f64);
+    fn collections(&self, reply: &mut Reply) {
+        let figures = self.figures;
+        let (total_ms, cycles) = (figures.collections_ms as f64, figures.collections as f64);
         reply.map(7);
-        double(reply, "bytes_collected", sizes.collected_bytes as f64);
+        double(reply, "bytes_collected", figures.sizes.collected_bytes as f64);
         double(reply, "total_ms_run", total_ms);
         double(reply, "total_cycles", cycles);
         double(reply, "average_cycle_time_ms", share(total_ms, cycles));
-        double(reply, "last_run_time_ms", collections.last.as_millis() as f64);
+        double(reply, "last_run_time_ms", figures.last_collection_ms as f64);
         // No collection is given up half-way here.
         double(reply, "gc_numeric_trees_missed", 0.0);
         double(reply, "gc_blocks_denied", 0.0);
