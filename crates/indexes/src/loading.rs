@@ -13,7 +13,7 @@ use martlet_json::path::Path;
 use martlet_json::text::to_text;
 use martlet_json::value::{Node, Value, View};
 use martlet_keyspace::Entry;
-use martlet_search::exec::Hit;
+use martlet_search::exec::{DistanceField, Hit};
 use martlet_search::index::sortables::Sortable;
 use martlet_search::number;
 use martlet_search::request::{Format, Search};
@@ -64,8 +64,8 @@ pub struct Read {
 /// Where a column's values come from.
 #[derive(Debug)]
 enum Origin {
-    /// The distance of the vector by which a result was found.
-    Distance,
+    /// The distance at a place among those of the vectors by which a result was found.
+    Distance(usize),
     /// A field of a hash; numbers are shown in their normal form.
     HashField { identifier: Box<[u8]>, is_number: bool },
     /// A path. A sortable field has one value in every dialect.
@@ -90,9 +90,9 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// The loader of a request to an index of this definition. `distance_field` is the name that the query
-    /// gives its distances.
-    pub fn new(definition: &Definition, request: &Search, distance_field: Option<&[u8]>) -> Loader {
+    /// The loader of a request to an index of this definition. `distance_fields` are the names
+    /// that the query gives its distances.
+    pub fn new(definition: &Definition, request: &Search, distance_fields: &[DistanceField]) -> Loader {
         let returned = &request.returned;
         let mut loader = Loader {
             source: definition.source,
@@ -103,8 +103,8 @@ impl Loader {
         };
         let is_wanted =
             |name: &[u8]| !returned.is_explicit || returned.fields.iter().any(|field| *field.name == *name);
-        if let Some(name) = distance_field.filter(|name| is_wanted(name)) {
-            loader.columns.push(Column { name: name.into(), origin: Origin::Distance });
+        for DistanceField { name, place } in distance_fields.iter().filter(|field| is_wanted(&field.name)) {
+            loader.columns.push(Column { name: name.clone(), origin: Origin::Distance(*place) });
         }
         let sort_key = request.arrange.sort.iter().flatten().next();
         if let Some(key) = sort_key.filter(|key| is_wanted(&key.name)) {
@@ -167,7 +167,7 @@ impl Loader {
         let mut fields = Vec::new();
         for Column { name, origin } in &self.columns {
             let value = match origin {
-                Origin::Distance => distance(hit),
+                Origin::Distance(place) => distance(hit, *place),
                 Origin::HashField { identifier, is_number } => hash
                     .get(identifier, now_ms)
                     .map(|field| field_value(field.value, *is_number && !self.has_all)),
@@ -192,7 +192,7 @@ impl Loader {
         let mut fields = Vec::new();
         for Column { name, origin } in &self.columns {
             let value = match origin {
-                Origin::Distance => distance(hit),
+                Origin::Distance(place) => distance(hit, *place),
                 Origin::Path { path, has_one_value } => {
                     let nodes = path.nodes(root).unwrap_or_default();
                     self.json_values(&nodes, *has_one_value)
@@ -235,8 +235,8 @@ fn number_text(value: f64) -> (Loaded, Nature) {
     (Loaded::Text(number::format(value, &mut NumberBuffer::new()).to_vec()), Nature::Other)
 }
 
-fn distance(hit: &Hit) -> Option<(Loaded, Nature)> {
-    hit.distance.map(|distance| number_text(f64::from(distance)))
+fn distance(hit: &Hit, place: usize) -> Option<(Loaded, Nature)> {
+    hit.distances.get(place).copied().flatten().map(|distance| number_text(f64::from(distance)))
 }
 
 fn field_value(value: Element<'_>, is_number: bool) -> (Loaded, Nature) {

@@ -217,7 +217,7 @@ impl Run {
         self.results.total = found.total;
         let hits = found.hits.into_iter();
         let fields = (!self.request.no_content).then(|| {
-            let loader = Loader::new(&rules.definition, &self.request, found.distance_field.as_deref());
+            let loader = Loader::new(&rules.definition, &self.request, &found.distance_fields);
             let is_highlighted = self.request.returned.is_highlighted();
             let highlighter = is_highlighted.then(|| Highlighter::new(rules, found.matched_terms));
             Box::new(Fields { order: loader.field_order(), loader, highlighter })

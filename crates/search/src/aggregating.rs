@@ -15,7 +15,7 @@ use crate::aggregate::expression::Slot;
 use crate::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Property, Role, Schema};
 use crate::aggregate::request::Aggregate;
 use crate::aggregate::value::Value;
-use crate::exec::{Evaluation, Found, Match, Scores};
+use crate::exec::{DistanceField, Distances, Evaluation, Found, Match, Scores};
 use crate::index::DocId;
 use crate::index::bits::Bits;
 use crate::index::partition::Partition;
@@ -23,7 +23,7 @@ use crate::index::sortables::{Cell, Code};
 use crate::index::whole::Index;
 use crate::number;
 use crate::schema::{Definition, Field, FieldKind, Source};
-use crate::searching::{Context, Filters, distance_field, plan};
+use crate::searching::{Context, Filters, plan};
 
 /// Up to so many documents are put into order.
 const ORDERED_MAX: usize = if cfg!(test) { 500 } else { 10_000 };
@@ -71,7 +71,7 @@ struct Row {
     sequence: u64,
     document: u64,
     score: f64,
-    distance: Option<f32>,
+    distances: Distances,
     terms: Vec<Box<[u8]>>,
 }
 
@@ -98,7 +98,8 @@ struct CodedColumn {
 #[derive(Copy, Clone, Debug)]
 enum Origin {
     Score,
-    Distance,
+    /// The distance at a place.
+    Distance(usize),
     /// The numbers of a field.
     Number(usize),
     /// The value of a document at a place among those that are kept with it.
@@ -130,19 +131,16 @@ impl Aggregating {
     ) -> Result<(Aggregating, Pipeline), Error> {
         let rules = index.rules();
         let (planned, scorer) = plan(&rules, &request.query, Filters::default(), &context)?;
-        let distance = distance_field(&planned);
+        let distances = planned.distance_fields();
         let options = Options {
             loads_names: rules.definition.source == Source::Hash,
-            yielded: distance.iter().cloned().collect(),
+            yielded: distances.iter().map(|field| field.name.clone()).collect(),
             results_max: means.results_max,
             memory_max_bytes: means.memory_max_bytes,
             seed: means.seed,
         };
         let pipeline = Pipeline::of(role, request, &Fields(&rules.definition), &options)?;
-        let origin = |input: &Input| {
-            let is_distance = distance.as_ref() == Some(&input.name);
-            Some((input.slot, origin(&rules.definition, input, is_distance)?))
-        };
+        let origin = |input: &Input| Some((input.slot, origin(&rules.definition, input, &distances)?));
         let terms_slot = pipeline.terms_slot();
         let wants_scores = request.add_scores || request.with_scores || terms_slot.is_some();
         let scores = wants_scores.then(|| Scores {
@@ -277,7 +275,7 @@ impl From<Match<'_>> for Row {
             sequence: found.rank.sequence,
             document: (found.partition as u64) << ID_BITS | found.id,
             score: found.score,
-            distance: found.distance,
+            distances: found.distances,
             terms: found.notes.terms,
         }
     }
@@ -354,11 +352,13 @@ fn has_one_number(definition: &Definition, field: &Field) -> bool {
 }
 
 /// Where an input of the pipeline comes from.
-fn origin(definition: &Definition, input: &Input, is_distance: bool) -> Option<Origin> {
+fn origin(definition: &Definition, input: &Input, distances: &[DistanceField]) -> Option<Origin> {
     match input.source {
         InputSource::Document => None,
-        InputSource::Query if is_distance => Some(Origin::Distance),
-        InputSource::Query => Some(Origin::Score),
+        InputSource::Query => {
+            let distance = distances.iter().find(|field| field.name == input.name);
+            Some(distance.map_or(Origin::Score, |field| Origin::Distance(field.place)))
+        }
         InputSource::Sorted => {
             let at = definition.fields.iter().position(|field| field.name == input.name)?;
             let (before, field) = (definition.fields.get(..at)?, definition.fields.get(at)?);
@@ -385,7 +385,10 @@ fn add_row(
     for (slot, origin) in columns {
         let value = match *origin {
             Origin::Score => Some(Value::Number(found.score)),
-            Origin::Distance => found.distance.map(|distance| Value::Number(f64::from(distance))),
+            Origin::Distance(place) => {
+                let distance = found.distances.get(place).copied().flatten();
+                distance.map(|distance| Value::Number(f64::from(distance)))
+            }
             kept => kept_value(partition, id, kept),
         };
         if let Some(place) = row.get_mut(*slot) {
@@ -405,13 +408,13 @@ pub fn value_of_index(
     id: DocId,
     input: &Input,
 ) -> Option<Value> {
-    kept_value(partition, id, origin(definition, input, false)?)
+    kept_value(partition, id, origin(definition, input, &[])?)
 }
 
 /// What the index keeps of a document.
 fn kept_value(partition: &Partition, id: DocId, origin: Origin) -> Option<Value> {
     match origin {
-        Origin::Score | Origin::Distance => None,
+        Origin::Score | Origin::Distance(_) => None,
         Origin::Number(field) => partition.numbers(field)?.get(id).next().map(Value::Number),
         Origin::Kept(place) => match partition.documents().cell(id, place) {
             Cell::Missing => None,

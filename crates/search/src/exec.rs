@@ -20,10 +20,10 @@ mod score;
 mod shapes;
 
 pub use best::{Best, Hit, Ranking, Ranks};
-pub use evaluation::{Evaluation, Found, KeyFilter, Match, Scores};
+pub use evaluation::{Distances, Evaluation, Found, KeyFilter, Match, Scores};
 pub use matched::MatchedTerms;
 pub use plan::{Children, Expansion, Order, Plan};
-pub use planner::{Bounds, Planned, Planner, ShapeQuery};
+pub use planner::{Bounds, DistanceField, Planned, Planner, ShapeQuery};
 pub use prepared::Prepared;
 pub use run::Run;
 pub use run::profile;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::exec::{Hit, MatchedTerm, MatchedTerms};
+use crate::exec::{DistanceField, Hit, MatchedTerm, MatchedTerms};
 use crate::index::whole;
 use crate::request::{Returned, ReturnedField, Search};
 use crate::schema::{Definition, Field, FieldKind, Language, Source};
@@ -73,7 +73,7 @@ impl Highlighter {
 pub(crate) fn check(
     definition: &Definition,
     request: &Search,
-    distance_field: Option<&[u8]>,
+    distance_fields: &[DistanceField],
 ) -> Result<(), Error> {
     let returned = &request.returned;
     if request.no_content || request.count_only || !returned.is_highlighted() {
@@ -83,7 +83,8 @@ pub(crate) fn check(
     for ReturnedField { name, path, .. } in &returned.fields {
         let field = definition.fields.iter().find(|field| field.name == *path);
         let shown = String::from_utf8_lossy(name);
-        if returned.is_explicit && field.is_none() || distance_field == Some(name) {
+        let is_distance = distance_fields.iter().any(|field| field.name == *name);
+        if returned.is_explicit && field.is_none() || is_distance {
             return Err(Error::new(format!("Property `{shown}` is not in schema")));
         }
         let is_known = |field: &Field| {

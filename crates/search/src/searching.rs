@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::Error;
 use crate::exec::profile::Profile;
 use crate::exec::{
-    Best, Bounds, Evaluation, Hit, KeyFilter, MatchedTerms, Plan, Planned, Planner, Ranking, Scorer, Scores,
+    Best, Bounds, DistanceField, Evaluation, Hit, KeyFilter, MatchedTerms, Plan, Planned, Planner, Ranking,
+    Scorer, Scores,
 };
 use crate::highlighting;
 use crate::index::numbers::Range;
@@ -56,7 +57,7 @@ pub struct Searching {
     offset: usize,
     loaded: Option<LoadedKey>,
     unordered: Vec<Hit>,
-    distance_field: Option<Box<[u8]>>,
+    distance_fields: Vec<DistanceField>,
     merging: Merging,
 }
 
@@ -67,8 +68,8 @@ pub struct Found {
     pub total: usize,
     /// Those that LIMIT asks for, in order.
     pub hits: Vec<Hit>,
-    /// The name under which a result has the distance of its vector.
-    pub distance_field: Option<Box<[u8]>>,
+    /// The names under which a result has the distances of its vectors.
+    pub distance_fields: Vec<DistanceField>,
     /// Says which terms of the query a hit has.
     pub matched_terms: MatchedTerms,
 }
@@ -89,10 +90,12 @@ impl Searching {
         }
         let filters = Filters { numbers: &request.filters, area: request.geo_filter.as_ref() };
         let (planned, scorer) = plan(&rules, &request.query, filters, &context)?;
-        let distance_field = distance_field(&planned);
-        let (ranking, loaded) = ranking(definition, request, distance_field.as_deref())?;
-        highlighting::check(definition, request, distance_field.as_deref())?;
-        let wants_scores = request.with_scores || loaded.is_none() && ranking == Ranking::Score;
+        let distance_fields = planned.distance_fields();
+        let (ranking, loaded) = ranking(definition, request, &distance_fields)?;
+        highlighting::check(definition, request, &distance_fields)?;
+        let is_by_distance = planned.nearest.is_some() && matches!(ranking, Ranking::Distance { .. });
+        let wants_scores =
+            (request.with_scores && !is_by_distance) || loaded.is_none() && ranking == Ranking::Score;
         let scores = wants_scores.then(|| Scores {
             scorer,
             payload: request.query.payload.clone(),
@@ -112,7 +115,7 @@ impl Searching {
             offset: usize::try_from(request.arrange.offset).unwrap_or(usize::MAX),
             loaded,
             unordered: Vec::new(),
-            distance_field,
+            distance_fields,
         })
     }
 
@@ -161,7 +164,7 @@ impl Searching {
     pub fn processors(&self) -> Vec<&'static str> {
         let processors = [
             (true, "Index"),
-            (self.distance_field.is_some(), "Metrics Applier"),
+            (!self.distance_fields.is_empty(), "Metrics Applier"),
             (self.evaluation.has_scores(), "Scorer"),
             (self.loaded.is_some(), "Loader"),
             (true, "Sorter"),
@@ -175,7 +178,7 @@ impl Searching {
         Found {
             total,
             hits: self.best.into_hits(self.offset),
-            distance_field: self.distance_field,
+            distance_fields: self.distance_fields,
             matched_terms: self.evaluation.into_matched_terms(),
         }
     }
@@ -315,23 +318,22 @@ fn points(definition: &Definition, filter: &GeoFilter) -> Plan {
     Plan::Points { field, area: Box::new(Area::new(centre, shape, filter.unit.metres())), weight: 1.0 }
 }
 
-/// The name that the query gives the distances of its vectors.
-pub(crate) fn distance_field(planned: &Planned) -> Option<Box<[u8]>> {
-    planned.nearest.iter().chain(&planned.ranges).find_map(|query| query.distance_field.clone())
-}
-
 /// By what the results are ordered.
 fn ranking(
     definition: &Definition,
     request: &Search,
-    distance_field: Option<&[u8]>,
+    distance_fields: &[DistanceField],
 ) -> Result<(Ranking, Option<LoadedKey>), Error> {
     let Some(key) = request.arrange.sort.as_ref().and_then(|keys| keys.first()) else {
         return Ok((Ranking::Score, None));
     };
     let descending = key.descending;
-    if distance_field.is_some_and(|name| *name == *key.name) {
-        return Ok((Ranking::Distance { descending }, None));
+    if let Some(DistanceField { place, .. }) = distance_fields.iter().find(|field| field.name == key.name) {
+        let ranking = match *place {
+            0 => Ranking::Distance { descending },
+            place => Ranking::FurtherDistance { place, descending },
+        };
+        return Ok((ranking, None));
     }
     let Some(field) = definition.fields.iter().position(|field| field.name == key.name) else {
         let name = String::from_utf8_lossy(&key.name);

@@ -41,7 +41,7 @@ fn hit() -> Hit {
         sequence: 0,
         score: 0.0,
         explanation: None,
-        distance: Some(2.5),
+        distances: [None, Some(2.5)].into_iter().collect(),
         sortable: None,
         payload: None,
     }
@@ -53,7 +53,9 @@ fn loaded(schema: &str, options: &str, distance_field: Option<&str>) -> String {
     let arguments: Vec<&[u8]> =
         "* ".split(' ').take(1).chain(options.split_whitespace()).map(str::as_bytes).collect();
     let request = Search::parse(&arguments, &Limits::default()).unwrap();
-    let loader = Loader::new(&definition, &request, distance_field.map(str::as_bytes));
+    let field = |name: &str| DistanceField { name: name.as_bytes().into(), place: 1 };
+    let fields: Vec<DistanceField> = distance_field.map(field).into_iter().collect();
+    let loader = Loader::new(&definition, &request, &fields);
     let db = db(schema);
     let fields = loader.load(&hit(), &db.get(&Key::new(b"k")).unwrap(), 1).unwrap();
     let texts = fields.into_iter().map(|Read { name, value, .. }| {
@@ -120,7 +122,7 @@ fn results_of_json() {
 fn a_key_that_holds_another_type_has_no_fields() {
     let definition = definition("i SCHEMA t TEXT");
     let request = Search::parse(&[b"*"], &Limits::default()).unwrap();
-    let loader = Loader::new(&definition, &request, None);
+    let loader = Loader::new(&definition, &request, &[]);
     let db = db("JSON");
     assert_eq!(loader.load(&hit(), &db.get(&Key::new(b"k")).unwrap(), 1), None);
 }

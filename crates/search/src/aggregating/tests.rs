@@ -123,7 +123,7 @@ fn rows_have_scores_distances_and_terms() {
     put(&index, "a", "red car", Some(3), Some("x"));
     put(&index, "b", "blue", Some(1), None);
     let all = |query: &str, options: &str| rows(&index, query, options).unwrap();
-    assert_eq!(all("red|blue", "ADDSCORES LOAD 1 @__key"), ["__score=2 __key=a", "__score=2 __key=b"]);
+    assert_eq!(all("red|blue", "ADDSCORES LOAD 1 @__key"), ["__score=1 __key=a", "__score=1 __key=b"]);
     // The parts of an intersection come in the order in which they are looked for.
     let both = all("(red|blue) car", "APPLY matched_terms() AS m");
     assert!(both == ["m=car|red"] || both == ["m=red|car"], "{both:?}");
@@ -131,6 +131,9 @@ fn rows_have_scores_distances_and_terms() {
     let nearest = all("*=>[KNN 2 @v $q AS far]", "LOAD 1 @__key SORTBY 1 @far");
     assert_eq!(nearest, ["far=1 __key=b", "far=9 __key=a"]);
     assert_eq!(all("@v:[VECTOR_RANGE 2 $q]=>{$yield_distance_as:d}", "LOAD 1 @__key"), ["d=1 __key=b"]);
+    let two =
+        "@v:[VECTOR_RANGE 2 $q]=>{$yield_distance_as:d} | @v:[VECTOR_RANGE 9 $q]=>{$yield_distance_as:e}";
+    assert_eq!(all(two, "LOAD 1 @__key SORTBY 1 @e"), ["d=1 e=1 __key=b", "e=9 __key=a"]);
     assert_eq!(all("*", "APPLY exists(@g) AS e APPLY @n*2 AS m"), ["g=x e=1 n=3 m=6", "e=0 n=1 m=2"]);
     let error = rows(&index, "red", "SORTBY 1 @nope").unwrap_err();
     assert_eq!(error.text(), "Property `nope` not loaded nor in schema");

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::evaluation::Match;
+use super::evaluation::{Distances, Match};
 use super::score::Explanation;
 use crate::index::DocId;
 use crate::index::sortables::{Sortable, SortableRef};
@@ -13,8 +13,15 @@ use crate::index::sortables::{Sortable, SortableRef};
 pub enum Ranking {
     /// The greatest score first.
     Score,
-    /// The least distance first, or the greatest.
+    /// The least distance of the first vector query first, or the greatest.
     Distance {
+        /// Whether the greatest is first.
+        descending: bool,
+    },
+    /// By the distance of a vector query that is not the first.
+    FurtherDistance {
+        /// Its place among a match's distances.
+        place: usize,
         /// Whether the greatest is first.
         descending: bool,
     },
@@ -39,9 +46,9 @@ pub enum Ranking {
 pub struct Ranks<'a> {
     /// Its score.
     pub score: f64,
-    /// The distance of its vector.
+    /// The first of its distances.
     pub distance: Option<f32>,
-    /// The value of the field by which results are sorted.
+    /// The value of the field, or the further distance, by which results are sorted.
     pub sortable: Option<&'a Sortable>,
 }
 
@@ -51,7 +58,9 @@ impl Ranking {
         match self {
             Ranking::Score => b.score.total_cmp(&a.score),
             Ranking::Distance { descending } => by_distance(a.distance, b.distance, descending),
-            Ranking::Sortable { descending, .. } | Ranking::Number { descending, .. } => {
+            Ranking::Sortable { descending, .. }
+            | Ranking::Number { descending, .. }
+            | Ranking::FurtherDistance { descending, .. } => {
                 by_value(value(a.sortable), value(b.sortable), descending)
             }
         }
@@ -73,8 +82,8 @@ pub struct Hit {
     pub score: f64,
     /// The score's explanation.
     pub explanation: Option<Explanation>,
-    /// The distance of its vector.
-    pub distance: Option<f32>,
+    /// The distances of its vectors.
+    pub distances: Distances,
     /// The value that orders it.
     pub sortable: Option<Sortable>,
     /// Its payload, if that was asked for.
@@ -84,7 +93,12 @@ pub struct Hit {
 impl Hit {
     /// The values by which it is ordered.
     pub fn ranks(&self) -> Ranks<'_> {
-        Ranks { score: self.score, distance: self.distance, sortable: self.sortable.as_ref() }
+        Ranks { score: self.score, distance: self.distance(), sortable: self.sortable.as_ref() }
+    }
+
+    /// The first of its distances.
+    pub fn distance(&self) -> Option<f32> {
+        distance(&self.distances, 0)
     }
 }
 
@@ -145,7 +159,8 @@ impl Best {
         let sortable = match self.ranking {
             Ranking::Sortable { place, .. } => Some(found.sortable(place).into()),
             Ranking::Number { field, .. } => Some(number(&found, field).into()),
-            _ => None,
+            Ranking::FurtherDistance { place, .. } => Some(further(&found, place).into()),
+            Ranking::Score | Ranking::Distance { .. } => None,
         };
         Hit {
             key: document.map(|document| document.key.clone()).unwrap_or_default(),
@@ -154,7 +169,7 @@ impl Best {
             sequence: found.rank.sequence,
             score: found.score,
             explanation: found.notes.explanation,
-            distance: found.distance,
+            distances: found.distances,
             sortable,
             payload: document.filter(|_| self.with_payloads).and_then(|document| document.payload.clone()),
         }
@@ -165,7 +180,12 @@ impl Best {
         let Some(Ranked { hit: last, .. }) = self.heap.peek() else { return true };
         let order = match self.ranking {
             Ranking::Score => last.score.total_cmp(&found.score),
-            Ranking::Distance { descending } => by_distance(found.distance, last.distance, descending),
+            Ranking::Distance { descending } => {
+                by_distance(distance(&found.distances, 0), last.distance(), descending)
+            }
+            Ranking::FurtherDistance { place, descending } => {
+                by_value(further(found, place), value(last.sortable.as_ref()), descending)
+            }
             Ranking::Sortable { place, descending } => {
                 by_value(found.sortable(place), value(last.sortable.as_ref()), descending)
             }
@@ -189,6 +209,16 @@ fn number(found: &Match<'_>, field: usize) -> SortableRef<'static> {
 
 fn value(sortable: Option<&Sortable>) -> SortableRef<'_> {
     sortable.map_or(SortableRef::Missing, Sortable::as_ref)
+}
+
+/// The distance at a place.
+fn distance(distances: &[Option<f32>], place: usize) -> Option<f32> {
+    distances.get(place).copied().flatten()
+}
+
+fn further(found: &Match<'_>, place: usize) -> SortableRef<'static> {
+    let distance = distance(&found.distances, place);
+    distance.map_or(SortableRef::Missing, |distance| SortableRef::Number(f64::from(distance)))
 }
 
 /// Matches without a distance come last in either direction.
@@ -273,6 +303,8 @@ mod tests {
             Ranking::Distance { descending: true },
             Ranking::Sortable { place: 0, descending: false },
             Ranking::Sortable { place: 0, descending: true },
+            Ranking::FurtherDistance { place: 1, descending: false },
+            Ranking::FurtherDistance { place: 1, descending: true },
             Ranking::Number { field: NUMBERS, descending: false },
             Ranking::Number { field: NUMBERS, descending: true },
         ] {
@@ -291,11 +323,13 @@ mod tests {
                 ids.swap(at, random.below(200) as usize);
             }
             for id in ids {
-                let (score, distance) = (random.below(9) as f64, Some(random.below(9) as f32));
+                let score = random.below(9) as f64;
+                let near = [random.below(9) as f32, random.below(9) as f32];
                 let rank = within.documents().rank(id);
                 for best in [&mut best, &mut all] {
                     let notes = Notes::default();
-                    best.add(Match { within, rank, partition: 0, id, score, notes, distance });
+                    let distances = near.map(|near| (near < 6.0).then_some(near)).into_iter().collect();
+                    best.add(Match { within, rank, partition: 0, id, score, notes, distances });
                 }
             }
             assert_eq!((best.total(), all.total()), (200, 200));

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::expand::Walk;
 use super::matched::MatchedTerms;
 use super::plan::Plan;
@@ -44,6 +46,19 @@ pub struct Scores {
     pub with_terms: bool,
 }
 
+impl Scores {
+    fn scoring<'a>(&'a self, statistics: Statistics, neighbours: Option<&'a Bits>) -> Scoring<'a> {
+        Scoring {
+            scorer: self.scorer,
+            statistics,
+            payload: self.payload.as_deref(),
+            explain: self.explain,
+            with_terms: self.with_terms,
+            neighbours,
+        }
+    }
+}
+
 /// Which documents of an index count, by their keys: the others are as if they were not there.
 #[derive(Clone)]
 pub struct KeyFilter(Arc<Admits>);
@@ -63,6 +78,10 @@ impl std::fmt::Debug for KeyFilter {
     }
 }
 
+/// How far a document's vectors are from those of the query's vector clauses: of the nearest neighbours
+/// first, if they are asked for, then of each range; none for a range that the document is not in.
+pub type Distances = SmallVec<[Option<f32>; 2]>;
+
 /// A document that matches.
 #[derive(Debug)]
 pub struct Match<'a> {
@@ -78,8 +97,8 @@ pub struct Match<'a> {
     pub score: f64,
     /// What else is asked for.
     pub notes: Notes,
-    /// The distance of the vector by which it was found.
-    pub distance: Option<f32>,
+    /// The distances of the vectors by which it was found.
+    pub distances: Distances,
 }
 
 impl<'a> Match<'a> {
@@ -108,7 +127,15 @@ pub trait Found {
     fn window(&mut self, within: &Partition, number: usize, found: Bits) {
         for id in found.iter() {
             let (rank, notes) = (within.documents().rank(id), Notes::default());
-            self.one(Match { within, rank, partition: number, id, score: 0.0, notes, distance: None });
+            self.one(Match {
+                within,
+                rank,
+                partition: number,
+                id,
+                score: 0.0,
+                notes,
+                distances: Distances::default(),
+            });
         }
     }
 }
@@ -135,6 +162,8 @@ enum Stage {
     Run(usize),
     /// The nearest vectors among the documents that were found are looked for.
     Nearest,
+    /// Their documents are scored, from one of them on.
+    Neighbours(usize),
     Done,
 }
 
@@ -156,7 +185,17 @@ pub struct Evaluation {
     run: Option<Run>,
     /// The documents among which the nearest are looked for, by partition; empty if all are.
     among: Vec<Vec<Bits>>,
+    /// The nearest that are to be scored, by partition and id.
+    neighbours: Vec<Neighbour>,
     key_filter: Option<KeyFilter>,
+}
+
+/// A document whose vector is among the nearest.
+#[derive(Clone, Copy, Debug)]
+struct Neighbour {
+    partition: usize,
+    id: DocId,
+    distance: f32,
 }
 
 impl Evaluation {
@@ -183,6 +222,7 @@ impl Evaluation {
             walk: Walk::new(),
             run: None,
             among: Vec::new(),
+            neighbours: Vec::new(),
             key_filter: None,
             index,
         })
@@ -243,6 +283,7 @@ impl Evaluation {
             Stage::Expand => self.expand(),
             Stage::Run(partition) => self.go_on(partition, each),
             Stage::Nearest => self.look_for_nearest(each),
+            Stage::Neighbours(from) => self.score_neighbours(from, each),
             Stage::Done => Stage::Done,
         };
     }
@@ -323,19 +364,12 @@ impl Evaluation {
             if !admits(id) {
                 return;
             }
-            let distance = near.iter().find_map(|near| near.get(&(number, id)).copied());
-            each.one(Match { within, rank, partition: number, id, score, notes, distance });
+            let distances = near.iter().map(|near| near.get(&(number, id)).copied()).collect();
+            each.one(Match { within, rank, partition: number, id, score, notes, distances });
         };
         let has_more = match &self.scores {
             Some(scores) if wants_scores => {
-                let scoring = Scoring {
-                    scorer: scores.scorer,
-                    statistics: self.statistics,
-                    payload: scores.payload.as_deref(),
-                    explain: scores.explain,
-                    with_terms: scores.with_terms,
-                };
-                run.scores(within, &scoring, report)
+                run.scores(within, &scores.scoring(self.statistics, None), report)
             }
             _ => match run.window(within) {
                 None => false,
@@ -394,23 +428,77 @@ impl Evaluation {
         let admits: Option<&dyn Fn(&Place) -> bool> = if is_filtered { Some(&admits) } else { None };
         let candidates: usize = among.iter().flatten().map(Bits::count).sum();
         let is_exact = is_filtered && candidates.saturating_mul(10) < vectors.len();
-        for near in vectors.nearest(&components, count, query.ef_runtime, is_exact, admits) {
-            let Some(id) = near.place.id() else { continue };
-            let Some(partition) = self.index.partition(near.place.partition) else { continue };
-            if !partition.documents().is_live(id) {
-                continue;
-            }
-            each.one(Match {
-                within: &partition,
-                rank: partition.documents().rank(id),
-                partition: near.place.partition,
-                id,
-                score: 0.0,
-                notes: Notes::default(),
-                distance: Some(near.distance),
-            });
+        let nearest = vectors.nearest(&components, count, query.ef_runtime, is_exact, admits);
+        let neighbours: Vec<Neighbour> = nearest
+            .into_iter()
+            .filter_map(|near| {
+                let partition = near.place.partition;
+                Some(Neighbour { partition, id: near.place.id()?, distance: near.distance })
+            })
+            .collect();
+        // Without a filter no term counts.
+        let is_all = matches!(*self.plan, Plan::All);
+        if self.scores.as_ref().is_some_and(|scores| !is_all || !scores.scorer.wants_terms()) {
+            self.neighbours = neighbours;
+            self.neighbours.sort_unstable_by_key(|one| (one.partition, one.id));
+            return Stage::Neighbours(0);
+        }
+        for one in neighbours {
+            let Some(partition) = self.index.partition(one.partition) else { continue };
+            self.report_neighbour(&partition, one, 0.0, Notes::default(), each);
         }
         Stage::Done
+    }
+
+    fn report_neighbour(
+        &self,
+        within: &Partition,
+        one: Neighbour,
+        score: f64,
+        notes: Notes,
+        each: &mut dyn Found,
+    ) {
+        let Neighbour { partition, id, distance } = one;
+        if !within.documents().is_live(id) {
+            return;
+        }
+        let of_ranges = self.prepared.near.iter().map(|range| range.get(&(partition, id)).copied());
+        each.one(Match {
+            within,
+            rank: within.documents().rank(id),
+            partition,
+            id,
+            score,
+            notes,
+            distances: std::iter::once(Some(distance)).chain(of_ranges).collect(),
+        });
+    }
+
+    /// The neighbours of one window, by what the filter finds in them beside their vectors.
+    fn score_neighbours(&mut self, from: usize, each: &mut dyn Found) -> Stage {
+        let index = Arc::clone(&self.index);
+        let (Some(first), Some(scores)) = (self.neighbours.get(from).copied(), &self.scores) else {
+            return Stage::Done;
+        };
+        let Some(partition) = index.partition(first.partition) else { return Stage::Done };
+        let (plan, prepared) = (Arc::clone(&self.plan), Arc::clone(&self.prepared));
+        let mut run = match self.run.take() {
+            Some(run) if from > 0 && self.neighbours[from - 1].partition == first.partition => run,
+            _ => Run::new(plan, prepared, &partition, first.partition, true),
+        };
+        let mut window = run.skip_to(first.id);
+        let is_within = |one: &&Neighbour| one.partition == first.partition && one.id < window.end();
+        let count = self.neighbours[from..].iter().take_while(is_within).count().max(1);
+        let neighbours = &self.neighbours[from..from + count];
+        neighbours.iter().for_each(|one| window.insert(one.id));
+        run.scores(&partition, &scores.scoring(self.statistics, Some(&window)), |id, _, score, notes| {
+            let at = neighbours.partition_point(|one| one.id < id);
+            if let Some(one) = neighbours.get(at) {
+                self.report_neighbour(&partition, *one, score, notes, each);
+            }
+        });
+        self.run = Some(run);
+        Stage::Neighbours(from + count)
     }
 }
 

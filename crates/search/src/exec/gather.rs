@@ -163,7 +163,7 @@ impl<'p> Gathered<'p> {
         match &node.kind {
             Kind::All => Found::Every,
             Kind::Nothing | Kind::Missing { .. } | Kind::Ids(_) => Found::Other { weight: 1.0, frequency: 1 },
-            Kind::Shapes(_) => Found::Other { weight: 0.0, frequency: 0 },
+            Kind::Unscored(_) => Found::Other { weight: 0.0, frequency: 0 },
             Kind::Column { weight, .. } => Found::Other { weight: *weight, frequency: 1 },
             Kind::Not(_) => Found::Other { weight: 1.0, frequency: 0 },
             Kind::Optional(child) => {

@@ -43,8 +43,8 @@ pub(super) enum Kind {
         field: usize,
     },
     Ids(Vec<DocId>),
-    /// The same of shapes, which count for no score.
-    Shapes(Vec<DocId>),
+    /// The same of shapes and of vectors, which count for no score.
+    Unscored(Vec<DocId>),
     Not(Box<Node>),
     Optional(Box<Node>),
     And {

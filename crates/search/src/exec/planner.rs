@@ -55,6 +55,25 @@ pub struct Planned {
     pub nearest: Option<VectorQuery>,
 }
 
+/// A name that results have a distance under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DistanceField {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// The place among a match's distances.
+    pub place: usize,
+}
+
+impl Planned {
+    /// The names that the query gives distances, in the order of the distances.
+    pub fn distance_fields(&self) -> Vec<DistanceField> {
+        let named = |(place, query): (usize, &VectorQuery)| {
+            Some(DistanceField { name: query.distance_field.clone()?, place })
+        };
+        self.nearest.iter().chain(&self.ranges).enumerate().filter_map(named).collect()
+    }
+}
+
 /// Makes plans for an index.
 #[derive(Debug)]
 pub struct Planner<'a> {

@@ -10,7 +10,7 @@ use super::near::is_near;
 use super::node::{Kind, List, Node, Where, layout_of, names_of};
 use super::plan::{Expansion, Order, Plan};
 use super::prepared::Prepared;
-use super::score::{Explanation, MatchedTerm, Notes, Scorer, Scoring, Subject, score};
+use super::score::{Explanation, Found, MatchedTerm, Notes, Scorer, Scoring, Subject, score};
 use crate::index::DocId;
 use crate::index::bits::{Bits, WINDOW};
 use crate::index::documents::Rank;
@@ -93,6 +93,12 @@ impl Run {
         Some(found)
     }
 
+    /// Leaves out the windows before that of a document; the next window, empty.
+    pub fn skip_to(&mut self, id: DocId) -> Bits {
+        self.next = self.next.max(id / WINDOW as u64 * WINDOW as u64);
+        Bits::empty(self.next)
+    }
+
     /// The live documents of the next window, which is passed.
     fn live(&mut self, partition: &Partition) -> Bits {
         let mut live = Bits::empty(self.next);
@@ -135,13 +141,20 @@ impl Run {
             found
         });
         let documents = partition.documents();
-        for id in found.iter() {
+        let is_wanted = |id: &DocId| scoring.neighbours.is_none_or(|neighbours| neighbours.contains(*id));
+        for id in found.iter().filter(is_wanted) {
             let rank = documents.rank(id);
             let payload = match scoring.scorer {
                 Scorer::Hamming => documents.get(id).and_then(|document| document.payload.as_deref()),
                 _ => None,
             };
-            let tree = gathered.found(&self.root, id, wants_terms);
+            let mut tree = gathered.found(&self.root, id, wants_terms);
+            if scoring.neighbours.is_some() {
+                tree = match *self.plan {
+                    Plan::All => Found::neighbour(),
+                    _ => tree.of_neighbour(),
+                };
+            }
             let mut explanation = scoring.explain.then(Explanation::default);
             let value = score(scoring, &Subject { rank, payload }, &tree, explanation.as_mut());
             let mut terms = Vec::new();
@@ -220,11 +233,11 @@ impl Binder<'_> {
                 let here = near.filter(|(partition, _)| *partition == self.number);
                 let mut ids: Vec<DocId> = here.map(|&(_, id)| id).collect();
                 ids.sort_unstable();
-                Kind::Ids(ids)
+                Kind::Unscored(ids)
             }
             Plan::Shapes { number } => {
                 let found = self.prepared.shapes.get(*number).and_then(|found| found.get(self.number));
-                Kind::Shapes(found.cloned().unwrap_or_default())
+                Kind::Unscored(found.cloned().unwrap_or_default())
             }
             Plan::Keys(keys) => {
                 let documents = self.partition.documents();
@@ -324,7 +337,7 @@ fn estimate(node: &Node, partition: &Partition) -> usize {
                 |list: &List| names.and_then(|names| names.at(list.number)).map_or(0, |(_, p)| p.len());
             lists.iter().map(count).sum::<usize>().min(all)
         }
-        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) | Kind::Shapes(ids) => ids.len(),
+        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) | Kind::Unscored(ids) => ids.len(),
         Kind::Column { field, what: Where::Range(range), .. } => {
             partition.numbers(*field).map_or(0, |numbers| numbers.count(range))
         }
@@ -353,7 +366,7 @@ fn fill(node: &mut Node, partition: &Partition, wanted: &Bits, window: &mut Bits
                 }
             }
         }
-        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) | Kind::Shapes(ids) => {
+        Kind::Column { few: Some(ids), .. } | Kind::Ids(ids) | Kind::Unscored(ids) => {
             let begin = ids.partition_point(|&id| id < window.base());
             let end = window.end();
             ids[begin..].iter().take_while(|&&id| id < end).for_each(|&id| window.insert(id));

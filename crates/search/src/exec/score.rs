@@ -1,6 +1,7 @@
 //! Scores, by RediSearch's formulas, and their explanations in its words.
 
 use super::near;
+use crate::index::bits::Bits;
 use crate::index::documents::Rank;
 use crate::index::postings::positions;
 use crate::index::statistics::Statistics;
@@ -77,6 +78,9 @@ pub struct Scoring<'a> {
     pub explain: bool,
     /// Whether they come with the terms of the query that a document has.
     pub with_terms: bool,
+    /// The documents of a window that alone are scored: those whose vectors are the nearest, which is a part
+    /// of their query that adds nothing.
+    pub neighbours: Option<&'a Bits>,
 }
 
 /// An explanation: a line, and those of its parts.
@@ -149,7 +153,17 @@ pub(super) struct Subject<'a> {
     pub payload: Option<&'a [u8]>,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    /// That the document's vector is among the nearest.
+    pub(super) fn neighbour() -> Found<'a> {
+        Found::Other { weight: 1.0, frequency: 0 }
+    }
+
+    /// The same of a document whose vector is also among the nearest.
+    pub(super) fn of_neighbour(self) -> Found<'a> {
+        Found::Many { weight: 1.0, parts: vec![Found::neighbour(), self], is_union: false }
+    }
+
     /// Positions of all terms below; none if this is of a kind that has none.
     pub(super) fn places(&self) -> Option<Vec<u32>> {
         match self {

@@ -90,7 +90,7 @@ impl HybridSearching {
     pub fn into_hits(self) -> Vec<HybridHit> {
         let [by_text, by_vector] = self.best.map(|best| best.into_hits(0));
         let metric = self.metric;
-        let alike = |hit: &Hit| hit.distance.map_or(0.0, |far| similarity(metric, f64::from(far)));
+        let alike = |hit: &Hit| hit.distance().map_or(0.0, |far| similarity(metric, f64::from(far)));
         // A document that changed between the searches has another id, and the same key.
         let search: Vec<(Box<[u8]>, f64)> = by_text.iter().map(|hit| (hit.key.clone(), hit.score)).collect();
         let vector: Vec<(Box<[u8]>, f64)> =

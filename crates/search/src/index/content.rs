@@ -172,6 +172,11 @@ pub struct Content {
 }
 
 impl Content {
+    /// How many fields have a vector.
+    pub fn vector_fields(&self) -> u32 {
+        self.vectors.chunk_by(|one, next| one.0 == next.0).count() as u32
+    }
+
     /// Forgets the document.
     pub fn clear(&mut self) {
         self.key.clear();

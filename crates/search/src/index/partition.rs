@@ -260,7 +260,8 @@ impl Partition {
             sequence,
             score: content.score,
             length: content.terms.length(),
-            max_frequency: content.terms.max_frequency(),
+            // RediSearch counts each field with a vector, too.
+            max_frequency: content.terms.max_frequency() + content.vector_fields(),
         };
         let id = self.documents.add(document, rank, &content.sortables);
         places.iter().for_each(|place| place.settle(id));

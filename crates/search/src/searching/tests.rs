@@ -109,17 +109,84 @@ fn options_narrow_and_order_the_results() {
         ("hello", "INFIELDS 1 nope", "0"),
         ("hello", "INFIELDS 1 n", "0"),
         ("hello", "LIMIT 0 0", "3"),
-        ("hello", "LIMIT 1 1", "3 d2"),
+        ("hello", "LIMIT 1 1", "3 d1"),
         ("hello", "SCORER BM25STD", "3 d2 d1 d3"),
-        ("hello", "", "3 d1 d2 d3"),
+        ("hello", "", "3 d2 d1 d3"),
     ] {
         let found = search(&index, query, options);
         assert_eq!(found.as_ref().map(keys), Ok(wanted.into()), "{query} {options}");
     }
     let nearest = search(&index, NEAREST, "").unwrap();
-    assert_eq!(nearest.distance_field.as_deref(), Some(b"__v_score".as_slice()));
-    let distances: Vec<_> = nearest.hits.iter().map(|hit| hit.distance).collect();
+    assert_eq!(nearest.distance_fields, [DistanceField { name: (*b"__v_score").into(), place: 0 }]);
+    let distances: Vec<_> = nearest.hits.iter().map(Hit::distance).collect();
     assert_eq!(distances, [Some(1.0), Some(4.0), Some(0.0)]);
+}
+
+/// The answers are RediSearch's: the nearest first, then ranges as the query has them, each for its own
+/// documents; documents without the distance that orders come last.
+#[test]
+fn each_vector_clause_yields_its_own_distance() {
+    let index = index();
+    let near = "@v:[VECTOR_RANGE 1 $q]=>{$YIELD_DISTANCE_AS: near}";
+    let any = format!("{near} | @v:[VECTOR_RANGE 9 $q]=>{{$YIELD_DISTANCE_AS: any}}");
+    let distances = |query: &str, options: &str| {
+        let found = search(&index, query, options).unwrap();
+        let name = |field: &DistanceField| String::from_utf8_lossy(&field.name).into_owned();
+        let names: Vec<_> = found.distance_fields.iter().map(name).collect();
+        let row = |hit: &Hit| (String::from_utf8_lossy(&hit.key).into_owned(), hit.distances.to_vec());
+        (names.join(" "), found.hits.iter().map(row).collect::<Vec<_>>())
+    };
+    let row = |key: &str, distances: &[Option<f32>]| (key.to_owned(), distances.to_vec());
+    let (d1, d2, d3) = (
+        row("d1", &[Some(1.0), Some(1.0)]),
+        row("d2", &[None, Some(4.0)]),
+        row("d3", &[Some(0.0), Some(0.0)]),
+    );
+    let names = || "near any".to_owned();
+    assert_eq!(distances(&any, "SORTBY any DESC"), (names(), vec![d2.clone(), d1.clone(), d3.clone()]));
+    assert_eq!(distances(&any, "SORTBY near DESC"), (names(), vec![d1.clone(), d3.clone(), d2.clone()]));
+    let turned = format!("@v:[VECTOR_RANGE 9 $q]=>{{$YIELD_DISTANCE_AS: any}} | {near}");
+    let by_second = distances(&turned, "SORTBY near DESC").1.into_iter().map(|(key, _)| key);
+    assert_eq!(by_second.collect::<Vec<_>>(), ["d1", "d3", "d2"]);
+    let nearest = distances(&format!("({near})=>[KNN 2 @v $q AS k]"), "SORTBY near DESC");
+    assert_eq!(nearest, ("k near".to_owned(), vec![d1, d3]));
+}
+
+/// The score of a document among the nearest is that which the filter gives it, without a filter none;
+/// results without SORTBY stand by it. Beside a vector no distance of terms counts. As in RediSearch.
+#[test]
+fn the_nearest_have_the_scores_of_their_filter() {
+    let index = index();
+    let scores = |query: &str, options: &str| {
+        let found = search(&index, query, options).unwrap();
+        let row = |hit: &Hit| (String::from_utf8_lossy(&hit.key).into_owned(), hit.score, hit.distance());
+        found.hits.iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |key: &str, score: f64, distance: f32| (key.to_owned(), score, Some(distance));
+    let among = "(hello | world)=>[KNN 3 @v $q AS d]";
+    let far = |key: &str| match key {
+        "d1" => 1.0,
+        "d2" => 4.0,
+        _ => 0.0,
+    };
+    for scorer in ["TFIDF", "BM25STD", "DOCSCORE"] {
+        let options = format!("SCORER {scorer}");
+        let wanted: Vec<_> = scores("hello | world", &options)
+            .into_iter()
+            .map(|(key, score, _)| row(&key, score, far(&key)))
+            .collect();
+        assert_eq!(scores(among, &options), wanted, "{scorer}");
+        let two = among.replace('3', "2");
+        let least: Vec<_> = wanted.into_iter().filter(|(key, ..)| key != "d2").collect();
+        assert_eq!(scores(&two, &options), least, "{scorer}");
+    }
+    // By the distance nothing is scored.
+    let by_distance = [row("d3", 0.0, 0.0), row("d1", 0.0, 1.0), row("d2", 0.0, 4.0)];
+    assert_eq!(scores(among, "SORTBY d WITHSCORES"), by_distance);
+    let none = [row("d1", 0.0, 1.0), row("d2", 0.0, 4.0), row("d3", 0.0, 0.0)];
+    assert_eq!(scores("*=>[KNN 3 @v $q AS d]", "WITHSCORES SCORER TFIDF"), none);
+    let own = [row("d1", 1.0, 1.0), row("d2", 1.0, 4.0), row("d3", 1.0, 0.0)];
+    assert_eq!(scores("*=>[KNN 3 @v $q AS d]", "WITHSCORES SCORER DOCSCORE"), own);
 }
 
 #[test]
@@ -128,7 +195,7 @@ fn scores_and_sort_keys_come_with_the_results() {
     let found = search(&index, "hello", "SORTBY ns WITHSCORES EXPLAINSCORE").unwrap();
     let values: Vec<_> = found.hits.iter().map(|hit| (hit.score, hit.sortable.clone().unwrap())).collect();
     let number = |score, number| (score, Sortable::Number(number));
-    assert_eq!(values, [number(1.0, 1.0), number(1.0, 3.0), number(1.0, 10.0)]);
+    assert_eq!(values, [number(0.5, 1.0), number(0.5, 3.0), number(2.0 / 3.0, 10.0)]);
     assert!(found.hits.iter().all(|hit| hit.explanation.is_some()));
     let found = search(&index, "hello", "SORTBY s").unwrap();
     assert_eq!(found.hits[0].sortable, Some(Sortable::Text(b"aa".as_slice().into())));

@@ -22,7 +22,7 @@ pub fn encode(request: &Search, results: &Results, is_resp3: bool) -> Vec<u8> {
         part.array(5);
         part.bulk(&row.hit.key);
         part.int(row.hit.score.to_bits().cast_signed());
-        match row.hit.distance {
+        match row.hit.distance() {
             Some(distance) => part.int(i64::from(distance.to_bits())),
             None => part.null(),
         }
@@ -90,7 +90,7 @@ mod tests {
             sequence: 1,
             score: 0.1 + 0.2,
             explanation: None,
-            distance,
+            distances: [distance].into_iter().collect(),
             sortable,
             payload: None,
         };

@@ -68,7 +68,7 @@ fn find(
     while !evaluation.is_done() {
         evaluation.step(&mut |one| {
             let key = String::from_utf8(one.document().unwrap().key.to_vec()).unwrap();
-            found.push((key, one.score, one.distance));
+            found.push((key, one.score, one.distances.first().copied().flatten()));
         });
     }
     Ok(found)
