@@ -15,6 +15,8 @@ use xtask::run::{Outcome, built, in_root};
 
 use crate::cost::process::{Measured, pin_load, raise_open_files};
 
+mod alone;
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Requests on the way while documents are written.
@@ -57,6 +59,9 @@ pub struct Options {
     /// Core of the load.
     #[arg(long, default_value_t = 1)]
     load_core: usize,
+    /// What indexes cost others, and how they use several threads, in place of a comparison.
+    #[arg(long)]
+    alone: bool,
     /// The table is written here.
     #[arg(long, default_value_os_t = in_root("results/search-cost.txt"))]
     output: PathBuf,
@@ -233,6 +238,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Measures and writes the table.
 pub fn run(options: &Options) -> Outcome {
+    if options.alone {
+        return alone::run(options);
+    }
     raise_open_files();
     pin_load(options.load_core)?;
     let mut ours = Side::start("ours", &built(&options.ours)?, options)?;

@@ -96,6 +96,8 @@ enumerations! {
         Bm25Std = "BM25STD",
         /// By BM25, between 0 and 1.
         Bm25StdTanh = "BM25STD.TANH",
+        /// By BM25, as a part of the best score.
+        Bm25StdNorm = "BM25STD.NORM",
         /// By the older BM25.
         Bm25 = "BM25",
         /// By the frequencies of terms.

@@ -62,6 +62,8 @@ pub struct Aggregating {
     is_ordering: bool,
     columns: Vec<(Slot, Origin)>,
     coded: Vec<CodedColumn>,
+    /// Scores are parts of the greatest one: all rows are waited for.
+    is_normalised: bool,
     terms_slot: Option<Slot>,
 }
 
@@ -166,6 +168,7 @@ impl Aggregating {
             window: None,
             ids: Vec::new(),
             is_ordering: true,
+            is_normalised: wants_scores && scorer.is_normalised(),
             terms_slot,
         };
         Ok((aggregating, pipeline))
@@ -247,8 +250,12 @@ impl Aggregating {
         if self.is_ordering {
             let found = &mut self.found;
             self.evaluation.step(&mut |one: Match<'_>| found.push(one.into()));
-            if self.evaluation.is_done() || self.found.len() > ORDERED_MAX {
+            let is_enough = self.found.len() > ORDERED_MAX && !self.is_normalised;
+            if self.evaluation.is_done() || is_enough {
                 self.is_ordering = false;
+                if self.is_normalised {
+                    normalise(&mut self.found);
+                }
                 self.found.sort_unstable_by_key(|one| one.sequence);
             }
         } else {
@@ -335,6 +342,13 @@ impl CodedColumn {
         }
         batch.encode(self.slot, Arc::clone(&self.dictionary), codes);
         true
+    }
+}
+
+fn normalise(found: &mut [Row]) {
+    let greatest = found.iter().map(|row| row.score).fold(0.0, f64::max);
+    if greatest > 0.0 {
+        found.iter_mut().for_each(|row| row.score /= greatest);
     }
 }
 

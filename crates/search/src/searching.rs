@@ -111,7 +111,7 @@ impl Searching {
         Ok(Searching {
             evaluation: Evaluation::new(index, planned, scores)?.among_keys(context.key_filter),
             merging: Merging { ranking, nearest },
-            best: Best::new(ranking, most, request.with_payloads),
+            best: Best::new(ranking, most, request.with_payloads).normalised(scorer.is_normalised()),
             offset: usize::try_from(request.arrange.offset).unwrap_or(usize::MAX),
             loaded,
             unordered: Vec::new(),

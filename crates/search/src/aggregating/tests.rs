@@ -124,6 +124,8 @@ fn rows_have_scores_distances_and_terms() {
     put(&index, "b", "blue", Some(1), None);
     let all = |query: &str, options: &str| rows(&index, query, options).unwrap();
     assert_eq!(all("red|blue", "ADDSCORES LOAD 1 @__key"), ["__score=1 __key=a", "__score=1 __key=b"]);
+    let parts = all("red|blue", "SCORER BM25STD.NORM ADDSCORES LOAD 1 @__key SORTBY 2 @__score DESC");
+    assert_eq!(parts[0], "__score=1 __key=b");
     // The parts of an intersection come in the order in which they are looked for.
     let both = all("(red|blue) car", "APPLY matched_terms() AS m");
     assert!(both == ["m=car|red"] || both == ["m=red|car"], "{both:?}");

@@ -110,6 +110,8 @@ pub struct Best {
     with_payloads: bool,
     heap: BinaryHeap<Ranked>,
     total: usize,
+    /// The greatest score of all matches, if scores are to be parts of it.
+    greatest: Option<f64>,
 }
 
 /// A hit by its rank: the last is the greatest.
@@ -122,7 +124,12 @@ struct Ranked {
 impl Best {
     /// Nothing yet; at most `most` hits are kept.
     pub fn new(ranking: Ranking, most: usize, with_payloads: bool) -> Best {
-        Best { ranking, most, with_payloads, heap: BinaryHeap::new(), total: 0 }
+        Best { ranking, most, with_payloads, heap: BinaryHeap::new(), total: 0, greatest: None }
+    }
+
+    /// The same with scores that are parts of the greatest one, if `is_normalised`.
+    pub fn normalised(self, is_normalised: bool) -> Best {
+        Best { greatest: is_normalised.then_some(0.0), ..self }
     }
 
     /// How many matches there were.
@@ -132,7 +139,7 @@ impl Best {
 
     /// Takes a match.
     pub fn add(&mut self, found: Match<'_>) {
-        self.total += 1;
+        self.note(found.score);
         if self.most == 0 || self.heap.len() == self.most && !self.is_better(&found) {
             return;
         }
@@ -142,8 +149,15 @@ impl Best {
 
     /// Takes a hit whose value the caller has set.
     pub fn offer(&mut self, hit: Hit) {
-        self.total += 1;
+        self.note(hit.score);
         self.keep(hit);
+    }
+
+    fn note(&mut self, score: f64) {
+        self.total += 1;
+        if let Some(greatest) = &mut self.greatest {
+            *greatest = greatest.max(score);
+        }
     }
 
     fn keep(&mut self, hit: Hit) {
@@ -199,7 +213,11 @@ impl Best {
     /// The hits in order, without the first `offset`.
     pub fn into_hits(self, offset: usize) -> Vec<Hit> {
         let ranked = self.heap.into_sorted_vec();
-        ranked.into_iter().skip(offset).map(|ranked| ranked.hit).collect()
+        let mut hits: Vec<Hit> = ranked.into_iter().skip(offset).map(|ranked| ranked.hit).collect();
+        if let Some(greatest) = self.greatest.filter(|greatest| *greatest > 0.0) {
+            hits.iter_mut().for_each(|hit| hit.score /= greatest);
+        }
+        hits
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Scorer {
     Bm25Std,
     /// BM25STD between 0 and 1 by the hyperbolic tangent.
     Bm25StdTanh,
+    /// BM25STD as a part of the greatest score of all results.
+    Bm25StdNorm,
     /// The frequencies alone: the greatest of alternatives.
     DisMax,
     /// The document's own score.
@@ -32,7 +34,9 @@ impl Scoring<'_> {
     /// The inverse document frequency of a name that stands in so many documents.
     pub(super) fn idf(&self, documents: u64) -> f64 {
         match self.scorer {
-            Scorer::Bm25Std | Scorer::Bm25StdTanh => self.statistics.bm25_idf(documents),
+            Scorer::Bm25Std | Scorer::Bm25StdTanh | Scorer::Bm25StdNorm => {
+                self.statistics.bm25_idf(documents)
+            }
             _ => self.statistics.idf(documents),
         }
     }
@@ -47,6 +51,7 @@ impl Scorer {
             ("BM25", Scorer::Bm25),
             ("BM25STD", Scorer::Bm25Std),
             ("BM25STD.TANH", Scorer::Bm25StdTanh),
+            ("BM25STD.NORM", Scorer::Bm25StdNorm),
             ("DISMAX", Scorer::DisMax),
             ("DOCSCORE", Scorer::DocScore),
             ("HAMMING", Scorer::Hamming),
@@ -57,6 +62,11 @@ impl Scorer {
     /// Whether it looks at terms, and not at the document alone.
     pub fn wants_terms(self) -> bool {
         !matches!(self, Scorer::DocScore | Scorer::Hamming)
+    }
+
+    /// Whether scores are parts of the greatest one, which is known once all results are.
+    pub fn is_normalised(self) -> bool {
+        self == Scorer::Bm25StdNorm
     }
 
     /// Whether it looks at positions.
@@ -256,7 +266,7 @@ pub(super) fn score(
             });
             terms * own / f64::from(distance)
         }
-        Scorer::Bm25Std | Scorer::Bm25StdTanh => {
+        Scorer::Bm25Std | Scorer::Bm25StdTanh | Scorer::Bm25StdNorm => {
             let terms = bm25_std(statistics, subject, found, part(&mut explain));
             let score = terms * own;
             note(explain, || format!("Final BM25 : words BM25 {terms:.2} * document score {own:.2}"));

@@ -54,7 +54,7 @@ impl HybridSearching {
         let vector = Evaluation::new(index, planned, None)?.among_keys(context.key_filter.clone());
         let by_distance = Ranking::Distance { descending: false };
         let best = [
-            Best::new(Ranking::Score, request.combine.window, false),
+            Best::new(Ranking::Score, request.combine.window, false).normalised(scorer.is_normalised()),
             Best::new(by_distance, request.nearest_max(), false),
         ];
         Ok(HybridSearching { search, vector, best, metric, request })

@@ -111,6 +111,7 @@ fn options_narrow_and_order_the_results() {
         ("hello", "LIMIT 0 0", "3"),
         ("hello", "LIMIT 1 1", "3 d1"),
         ("hello", "SCORER BM25STD", "3 d2 d1 d3"),
+        ("hello", "SCORER BM25STD.NORM", "3 d2 d1 d3"),
         ("hello", "", "3 d2 d1 d3"),
     ] {
         let found = search(&index, query, options);
@@ -197,6 +198,15 @@ fn scores_and_sort_keys_come_with_the_results() {
     let number = |score, number| (score, Sortable::Number(number));
     assert_eq!(values, [number(0.5, 1.0), number(0.5, 3.0), number(2.0 / 3.0, 10.0)]);
     assert!(found.hits.iter().all(|hit| hit.explanation.is_some()));
+    let scores = |options: &str| -> Vec<f64> {
+        search(&index, "hello", options).unwrap().hits.iter().map(|hit| hit.score).collect()
+    };
+    let (plain, parts) = (scores("WITHSCORES SCORER BM25STD"), scores("WITHSCORES SCORER BM25STD.NORM"));
+    assert!(
+        plain.iter().zip(&parts).all(|(score, part)| (score / plain[0] - part).abs() < 1e-12),
+        "{parts:?}"
+    );
+    assert_eq!(scores("WITHSCORES SCORER BM25STD.NORM SORTBY n LIMIT 0 1")[0], parts[0]);
     let found = search(&index, "hello", "SORTBY s").unwrap();
     assert_eq!(found.hits[0].sortable, Some(Sortable::Text(b"aa".as_slice().into())));
 }

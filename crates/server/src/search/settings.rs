@@ -33,6 +33,7 @@ pub fn scorer(config: &Config) -> Scorer {
     match config.search.default_scorer {
         DefaultScorer::Bm25Std => Scorer::Bm25Std,
         DefaultScorer::Bm25StdTanh => Scorer::Bm25StdTanh,
+        DefaultScorer::Bm25StdNorm => Scorer::Bm25StdNorm,
         DefaultScorer::Bm25 => Scorer::Bm25,
         DefaultScorer::TfIdf => Scorer::TfIdf,
         DefaultScorer::TfIdfDocNorm => Scorer::TfIdfDocNorm,
