@@ -37,7 +37,7 @@ pub struct Aggregation {
 #[derive(Debug)]
 enum From {
     Index(Box<(Aggregating, RowValues)>),
-    /// Other servers, which have done what needs the documents.
+    /// Other servers, which have read their documents.
     Parts(VecDeque<Reading>),
 }
 
@@ -205,7 +205,7 @@ impl Rows for PartRows<'_> {
         Ok(!self.0.is_empty())
     }
 
-    /// Parts have loaded what is to be loaded.
+    /// Parts have loaded all values.
     fn load(&mut self, _: &[Input], _: Option<SlotOf<'_>>, _: &mut Batch) -> Result<(), Error> {
         Ok(())
     }

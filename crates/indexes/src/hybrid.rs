@@ -9,7 +9,8 @@ use martlet_search::aggregate::pipeline::{Input, InputSource, Options, Pipeline,
 use martlet_search::aggregate::request::{Aggregate, Load, LoadField, Step};
 use martlet_search::aggregate::value::Value;
 use martlet_search::aggregating::{Fields, value_of_index};
-use martlet_search::hybrid::{Hybrid, HybridHit, HybridSearching};
+use martlet_search::exec::Hit;
+use martlet_search::hybrid::{Fused, Hybrid, HybridHit, HybridSearching};
 use martlet_search::request::{Arrange, Format};
 use martlet_search::schema::Source as DocumentSource;
 use martlet_search::searching::Context;
@@ -17,6 +18,11 @@ use martlet_search::searching::Context;
 use crate::access::Access;
 use crate::index::KeyIndex;
 use crate::row_values::{Keys, RowValues};
+
+mod parts;
+
+pub use parts::HybridPart;
+use parts::PartRows;
 
 const KEY: &[u8] = b"__key";
 const SCORE: &[u8] = b"__score";
@@ -62,6 +68,8 @@ pub struct HybridRun {
     hidden: Vec<&'static [u8]>,
     timeout_ms: u64,
     results: HybridResults,
+    /// The fused rows of several servers, which come in the place of a search.
+    parts: Option<PartRows>,
 }
 
 /// The fused rows, as a source of the pipeline.
@@ -138,6 +146,7 @@ impl HybridRun {
             hidden,
             timeout_ms,
             results: HybridResults::default(),
+            parts: None,
             index,
         })
     }
@@ -168,8 +177,13 @@ impl HybridRun {
         }
         let mut source = KeyRows { index: &self.index, rows: &mut self.rows, access, now_ms };
         let progress = self.pipeline.step(&mut source, usize::MAX, ROWS)?;
+        Ok(self.is_over(progress))
+    }
+
+    /// Takes the rows that are ready at the end of the pipeline.
+    fn is_over(&mut self, progress: Progress) -> bool {
         if progress != Progress::Done {
-            return Ok(false);
+            return false;
         }
         if self.has_groups {
             self.results.total = self.pipeline.take_total(usize::MAX);
@@ -179,17 +193,22 @@ impl HybridRun {
             let shown = row.properties().filter(|(name, _)| !hidden.contains(name));
             rows.push(shown.map(|(name, value)| (name.into(), value.clone())).collect());
         });
-        Ok(true)
+        true
     }
 
     /// Ends the searches with the documents found so far; a pipeline under way returns no rows.
     pub fn end_early(&mut self) {
-        self.results.ended_in = Some(match &self.searching {
+        self.results.ended_in = Some(self.place());
+        self.begin_pipeline();
+    }
+
+    /// Where the run is.
+    fn place(&self) -> EndedIn {
+        match &self.searching {
             None => EndedIn::Pipeline,
             Some(searching) if searching.is_at_vectors() => EndedIn::Vectors,
             Some(_) => EndedIn::Search,
-        });
-        self.begin_pipeline();
+        }
     }
 
     fn begin_pipeline(&mut self) {
@@ -236,6 +255,11 @@ fn hidden(steps: &[Step]) -> Vec<&'static [u8]> {
     [KEY, SCORE].into_iter().filter(|name| !is_named(name)).collect()
 }
 
+/// Whether LOAD reads a property from the document.
+fn is_of_document(input: &Input) -> bool {
+    ![KEY, SCORE].contains(&&*input.path)
+}
+
 /// The fused rows with the keys.
 struct KeyRows<'a, 'k> {
     index: &'a KeyIndex,
@@ -248,19 +272,41 @@ impl KeyRows<'_, '_> {
     /// A value that needs no document.
     fn value(&self, at: usize, input: &Input) -> Option<Value> {
         let HybridHit { hit, scores } = self.rows.hits.get(at)?;
-        let names = &self.rows.names;
-        let is = |name: &Option<Box<[u8]>>| name.as_ref() == Some(&input.name);
         match input.source {
-            InputSource::Query if *input.name == *KEY => Some(Value::from(&*hit.key)),
-            InputSource::Query if input.name == names.fused => Some(Value::Number(scores.score)),
-            InputSource::Query if is(&names.search) => scores.search.map(Value::Number),
-            InputSource::Query if is(&names.vector) => scores.vector.map(Value::Number),
-            InputSource::Query | InputSource::Document => None,
-            InputSource::Sorted => {
-                let rules = self.index.index().rules();
-                let partition = self.index.index().partition(hit.partition)?;
-                value_of_index(&rules.definition, &partition, hit.id, input)
-            }
+            InputSource::Query => self.rows.names.value(&input.name, &hit.key, scores),
+            InputSource::Document => None,
+            InputSource::Sorted => sorted_value(self.index, hit, input),
+        }
+    }
+}
+
+/// The index's own value of a property.
+fn sorted_value(index: &KeyIndex, hit: &Hit, input: &Input) -> Option<Value> {
+    let rules = index.index().rules();
+    let partition = index.index().partition(hit.partition)?;
+    value_of_index(&rules.definition, &partition, hit.id, input)
+}
+
+impl Names {
+    /// The key of a row, or one of its scores.
+    fn value<K>(&self, name: &[u8], key: &[u8], scores: &Fused<K>) -> Option<Value> {
+        let is = |own: &Option<Box<[u8]>>| own.as_deref() == Some(name);
+        if *name == *KEY {
+            return Some(Value::from(key));
+        }
+        if *name == *self.fused {
+            return Some(Value::Number(scores.score));
+        }
+        let score = if is(&self.search) { scores.search } else { scores.vector.filter(|_| is(&self.vector)) };
+        score.map(Value::Number)
+    }
+
+    /// The property that LOAD finds in a row without its document.
+    fn loaded_without_document(&self, path: &[u8]) -> Option<&[u8]> {
+        match path {
+            KEY => Some(KEY),
+            SCORE => Some(&self.fused),
+            _ => None,
         }
     }
 }
@@ -284,8 +330,8 @@ impl Source for KeyRows<'_, '_> {
 
     fn load(&mut self, inputs: &[Input], all: Option<SlotOf<'_>>, batch: &mut Batch) -> Result<(), Error> {
         // Under other names than their own.
-        for input in inputs.iter().filter(|input| [KEY, SCORE].contains(&&*input.path)) {
-            let name: &[u8] = if *input.path == *KEY { KEY } else { &self.rows.names.fused };
+        for input in inputs {
+            let Some(name) = self.rows.names.loaded_without_document(&input.path) else { continue };
             let own = Input { name: name.into(), source: InputSource::Query, ..input.clone() };
             for row in 0..batch.len() {
                 let at = usize::try_from(batch.document(row)).unwrap_or(usize::MAX);
@@ -300,8 +346,7 @@ impl Source for KeyRows<'_, '_> {
             let hit = usize::try_from(batch.document(row)).ok().and_then(|at| self.rows.hits.get(at));
             keys.push(hit.map(|hit| &*hit.hit.key));
         }
-        let of_documents: Vec<Input> =
-            inputs.iter().filter(|input| ![KEY, SCORE].contains(&&*input.path)).cloned().collect();
+        let of_documents: Vec<Input> = inputs.iter().filter(|input| is_of_document(input)).cloned().collect();
         self.rows.values.load(&of_documents, all, batch, &keys, (self.access, self.now_ms));
         Ok(())
     }

@@ -33,7 +33,7 @@ pub use agreed::{join, split};
 pub use agreement::{DEFINE, DIGEST_OF_NONE};
 pub use catalogue::{Catalogue, INDEXES_MAX};
 pub use definitions::{Changed, Command};
-pub use hybrid::{EndedIn, HybridResults, HybridRow, HybridRun};
+pub use hybrid::{EndedIn, HybridPart, HybridResults, HybridRow, HybridRun};
 pub use index::{DIALECTS, KeyIndex};
 pub use loading::{Loaded, Loader, NamedValue, SortReader};
 pub use progress::Progress;

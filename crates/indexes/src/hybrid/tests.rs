@@ -1,6 +1,8 @@
 //! Fused searches over keys that go and change between the steps.
 
 use martlet_base::number::NumberBuffer;
+use martlet_base::random::Random;
+use martlet_search::aggregate::rows::Reading;
 use martlet_search::request::Limits;
 
 use super::*;
@@ -34,7 +36,10 @@ fn begin(store: &Store, options: &str) -> Result<HybridRun, Error> {
 fn end(store: &mut Store, mut run: HybridRun) -> String {
     let mut access = Access { keys: &mut store.keys, outside: Some(0) };
     while !run.step(&mut access, 1).unwrap() {}
-    let results = run.into_results();
+    text_of(run.into_results())
+}
+
+fn text_of(results: HybridResults) -> String {
     let rows = results.rows.iter().map(|row| {
         let properties = row.iter().map(|(name, value)| {
             let mut buffer = NumberBuffer::new();
@@ -110,4 +115,92 @@ fn a_run_that_is_ended_early_has_what_it_has_found() {
     run.end_early();
     assert_eq!((run.results.ended_in, run.results.total), (Some(EndedIn::Pipeline), 3));
     assert_eq!(end(&mut store, run), "3");
+}
+
+impl Store {
+    fn run_of(&self, options: &str, vector: f32) -> HybridRun {
+        let mut words: Vec<&[u8]> = vec![b"SEARCH", b"red", b"SCORER", b"DOCSCORE", b"VSIM", b"@v", b"$b"];
+        words.extend(options.split_whitespace().map(str::as_bytes));
+        let bytes = vector.to_le_bytes();
+        words.extend([&b"PARAMS"[..], b"2", b"b", &bytes]);
+        let request = Hybrid::parse(&words, &Limits::default()).unwrap();
+        let context = Context { results_max: 1_000_000, ..Context::default() };
+        HybridRun::new(self.catalogue.find(b"i").unwrap(), request, context).unwrap()
+    }
+
+    /// The bytes of this store's part.
+    fn part_of(&mut self, options: &str, vector: f32) -> Vec<u8> {
+        let mut part = HybridPart::new(self.run_of(options, vector));
+        let mut access = Access { keys: &mut self.keys, outside: Some(0) };
+        while !part.step(&mut access, 1) {}
+        part.encode().unwrap()
+    }
+
+    fn bytes_set(&mut self, name: &str, text: &str, number: u64, vector: f32) {
+        let digits = number.to_string();
+        let bytes = vector.to_le_bytes();
+        let vector = std::str::from_utf8(&bytes).unwrap();
+        let mut fields = vec![("t", text), ("v", vector), ("x", &digits)];
+        fields.extend((!number.is_multiple_of(3)).then_some(("n", digits.as_str())));
+        self.set(name, &fields);
+    }
+}
+
+#[test]
+fn the_parts_of_several_servers_are_one_run() {
+    let seed = Random::from_entropy().next_u64();
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let mut all = Store::new(SCHEMA);
+    let mut parts: Vec<Store> = (0..3).map(|_| Store::new(SCHEMA)).collect();
+    for at in 0..200u16 {
+        let (key, text) = (format!("d{at:03}"), if random.below(2) == 0 { "red" } else { "blue" });
+        // Vectors whose bytes are text, no two alike.
+        let number = random.below(9);
+        let vector = f32::from_le_bytes([0, (at * 37 % 128) as u8, (at * 37 / 128 % 128) as u8, b'A']);
+        all.bytes_set(&key, text, number, vector);
+        parts[random.below(3) as usize].bytes_set(&key, text, number, vector);
+    }
+    for options in [
+        "LOAD 1 @__key",
+        "KNN 2 K 7 COMBINE RRF 4 CONSTANT 3 WINDOW 15 YIELD_SCORE_AS s LOAD 3 @__key @x @t LIMIT 0 30",
+        "YIELD_SCORE_AS near COMBINE LINEAR 6 ALPHA 0.4 BETA 0.6 WINDOW 40 LOAD 2 @__key @n SORTBY 4 @n DESC @__key ASC LIMIT 3 40",
+        "COMBINE RRF 2 WINDOW 50 GROUPBY 1 @n REDUCE COUNT 0 AS c REDUCE SUM 1 @n AS sum SORTBY 2 @n ASC",
+        "COMBINE RRF 2 WINDOW 50 LOAD 6 @__key AS k @__score AS f FILTER exists(@n) APPLY @n*2 AS m LIMIT 0 60",
+        "LIMIT 0 0",
+        "NOSORT LOAD *",
+    ] {
+        let run = all.run_of(options, 8.0);
+        let expected = end(&mut all, run);
+        let sent: Vec<Reading> =
+            parts.iter_mut().map(|part| Reading::new(part.part_of(options, 8.0)).unwrap()).collect();
+        let mut run = all.run_of(options, 8.0);
+        run.take_parts(sent, false).unwrap();
+        while !run.step_of_parts().unwrap() {}
+        assert_eq!(run.results.ended_in, None);
+        // The order of names is that in which they appear.
+        let sorted = |text: String| {
+            let rows = text.split(' ').map(|row| {
+                let mut pairs: Vec<&str> = row.split(',').collect();
+                pairs.sort_unstable();
+                pairs.join(",")
+            });
+            rows.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(sorted(text_of(run.into_results())), sorted(expected), "seed {seed}: {options}");
+    }
+    // A part that ends early, one that does not come, and bytes of another request.
+    let part = HybridPart::new(parts[0].run_of("LOAD 1 @__key", 8.0));
+    let mut late = part;
+    late.end_early();
+    let sent = vec![Reading::new(late.encode().unwrap()).unwrap()];
+    let mut run = all.run_of("LOAD 1 @__key", 8.0);
+    run.take_parts(sent, false).unwrap();
+    assert_eq!(run.results.ended_in, Some(EndedIn::Search));
+    let mut run = all.run_of("LOAD 1 @__key", 8.0);
+    run.take_parts(Vec::new(), true).unwrap();
+    assert_eq!((run.step_of_parts(), run.results.ended_in), (Ok(true), Some(EndedIn::Search)));
+    let other = Reading::new(parts[0].part_of("LOAD 1 @t", 8.0)).unwrap();
+    let error = all.run_of("LOAD 2 @t @x", 8.0).take_parts(vec![other], false).expect_err("another width");
+    assert_eq!(error.text(), "ERRCLUSTER A node's answer cannot be read");
 }

@@ -274,7 +274,29 @@ fn the_nearest_vectors_are_those_of_all_nodes() {
         // The nearest are chosen before they are sorted by another field.
         assert_eq!(search(&["SORTBY", "n", "ASC", "LIMIT", "0", "3"]), "7 k6 k5 k4");
         assert_eq!(search(&["LIMIT", "0", "0"]), "7");
+        fused(node);
     }
+}
+
+/// FT.HYBRID fuses the lists of all nodes: here of three numbers, which have one score, and of the vectors
+/// near 0.
+fn fused(node: &Node) {
+    let hybrid = |search: &str, end: &str| {
+        let words = format!("FT.HYBRID i SEARCH {search} SCORER DOCSCORE VSIM @v $q {end} PARAMS 2 q");
+        let mut words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        words.push(&[0; 4]);
+        node.connect().command(&words).unwrap()
+    };
+    let reply = hybrid("@n:[41,43]", "KNN 2 K 4 LOAD 2 @__key @n SORTBY 2 @n DESC LIMIT 0 20");
+    let rows = "__key k0 n 100 __key k1 n 99 __key k2 n 98 __key k3 n 97 __key k57 n 43 __key k58 n 42 __key k59 n 41";
+    assert_eq!((told(&of(&reply, "total_results")), told(&of(&reply, "results"))), ("7".into(), rows.into()));
+    assert_eq!(told(&of(&reply, "warnings")), "");
+    // A document of both lists is first.
+    let reply = hybrid("@n:[99,99]", "KNN 2 K 3 COMBINE RRF 2 CONSTANT 1 LIMIT 0 2");
+    let expected = "__key k1 __score 0.833333333333 __key k0 __score 0.5";
+    assert_eq!(told(&of(&reply, "results")), expected);
+    assert_eq!(told(&hybrid("@n:[", "KNN 2 K 3")).as_bytes()[0], b'-');
+    assert!(node.ask(&["_FT.HYBRID", "0", "2", "i", "SEARCH"]).starts_with("-ERR unknown command"));
 }
 
 #[test]

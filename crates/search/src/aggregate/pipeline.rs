@@ -193,6 +193,21 @@ impl Pipeline {
         }
     }
 
+    /// What rows are given of their documents, each path once, and whether that is every field.
+    pub fn loaded(&self) -> (Vec<Input>, bool) {
+        let (mut inputs, mut has_all) = (Vec::<Input>::new(), false);
+        for stage in &self.plan.stages {
+            let Stage::Load { inputs: more, all } = stage else { continue };
+            has_all |= all;
+            for input in more {
+                if !inputs.iter().any(|known| known.path == input.path) {
+                    inputs.push(input.clone());
+                }
+            }
+        }
+        (inputs, has_all)
+    }
+
     /// Whether rows are loaded from their documents.
     pub fn has_loads(&self) -> bool {
         self.plan.stages.iter().any(|stage| matches!(stage, Stage::Load { .. }))

@@ -25,7 +25,11 @@ const ARRAY: u8 = 4;
 const PATH: u8 = 5;
 
 /// The rows of a batch from `from` on. Of rows whose slots are not all `wanted` the others stay empty.
-pub(super) fn encode(
+///
+/// # Errors
+///
+/// They take too many bytes.
+pub fn encode(
     batch: &Batch,
     from: usize,
     total: u64,

@@ -4,11 +4,13 @@
 //! ranks in both lists, or by its scores.
 
 mod fusion;
+mod merging;
 mod parts;
 mod request;
 mod searching;
 
 pub use fusion::{Combine, Fused, Method, fuse, similarity};
+pub use merging::{PartHit, fuse_parts};
 pub use parts::aggregates;
 pub use request::{Hybrid, Tail, VectorPart};
 use searching::metric;
