@@ -74,6 +74,7 @@ fn any_node_answers_for_all() {
     words_are_everywhere(&nodes);
     aggregations(&nodes);
     figures(&nodes);
+    profiles(&nodes);
     // Pages make the whole.
     let page = |at: u64| found(&nodes[(at % 3) as usize], &["*", "LIMIT", &(at * 30).to_string(), "30"]).1;
     let keys: Vec<String> = (0..10).flat_map(page).collect();
@@ -187,6 +188,48 @@ fn figures(nodes: &[Node]) {
     assert_eq!(told(&client.command(&["EXEC"]).unwrap()), "-Cannot perform `FT.INFO`: Cannot block");
     assert!(nodes[1].ask(&["_FT.INFO", "0", "i"]).starts_with("-ERR unknown command"));
     assert_eq!(at_owner(&mut clients, &["DEL", "d:bad"]), "1");
+}
+
+/// FT.PROFILE has the results of all nodes, and the profile of each.
+fn profiles(nodes: &[Node]) {
+    const QUERY: &str = "@g:{g1} SORTBY n NOCONTENT LIMIT 1 2";
+    let words = |options: &str| format!("FT.PROFILE i SEARCH {options}QUERY {QUERY}");
+    let names = ["Shard #1", "Shard #2", "Shard #3", "Coordinator"];
+    for node in nodes {
+        let mut client = node.connect();
+        for options in ["", "LIMITED "] {
+            let request = words(options);
+            let reply = client.command(&request.split(' ').collect::<Vec<_>>()).unwrap();
+            let Reply::Array(parts) = &reply else { panic!("{}", told(&reply)) };
+            let [results, Reply::Array(shards)] = &parts[..] else { panic!("{}", told(&reply)) };
+            assert_eq!(told(results), "100 d:4 d:7");
+            let found: Vec<String> =
+                shards.iter().filter(|one| matches!(one, Reply::Simple(_))).map(told).collect();
+            assert_eq!((found.as_slice(), shards.len()), (&names.map(String::from)[..], 3 * 7 + 2));
+            let counters = shards.iter().filter_map(|list| match list {
+                Reply::Array(pair) if told(&pair[0]) == "Iterators profile" => Some(of(&pair[1], "Counter")),
+                _ => None,
+            });
+            assert_eq!(counters.map(|one| told(&one).parse::<u64>().unwrap()).sum::<u64>(), 100);
+            assert!(told(&shards[22]).starts_with("Total Coordinator time "), "{}", told(&shards[22]));
+        }
+        client.command(&["HELLO", "3"]).unwrap();
+        let request = words("");
+        let reply = client.command(&request.split(' ').collect::<Vec<_>>()).unwrap();
+        let Reply::Map(pairs) = &reply else { panic!("{}", told(&reply)) };
+        let Reply::Map(shards) = &pairs[5].1 else { panic!("{}", told(&reply)) };
+        assert_eq!((told(&pairs[1].1), told(&pairs[5].0)), ("100".into(), "shards".into()));
+        assert!(shards.iter().map(|(name, _)| told(name)).eq(names));
+        for (name, profile) in &shards[..3] {
+            let Reply::Map(profile) = profile else { panic!("{}: {}", told(name), told(profile)) };
+            assert_eq!((told(&profile[0].0), profile.len()), ("Total profile time".into(), 6));
+        }
+    }
+    let mut client = nodes[0].connect();
+    client.command(&["MULTI"]).unwrap();
+    client.command(&["FT.PROFILE", "i", "SEARCH", "QUERY", "*"]).unwrap();
+    assert_eq!(told(&client.command(&["EXEC"]).unwrap()), "-Cannot perform `FT.PROFILE`: Cannot block");
+    assert!(nodes[1].ask(&["_FT.PROFILE", "0", "2", "9", "0", "i", "*"]).starts_with("-ERR unknown command"));
 }
 
 /// FT.SPELLCHECK knows the terms of all nodes, and how many documents have them.

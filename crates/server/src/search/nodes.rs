@@ -278,7 +278,7 @@ impl<J: Job> Job for PartJob<J> {
 pub struct PartRequest {
     /// The command.
     pub command: &'static str,
-    /// What stands behind the fingerprint of the node's slots.
+    /// The words behind the fingerprint of the node's slots.
     pub words: Vec<Vec<u8>>,
     /// The time limit, milliseconds; 0 is unlimited.
     pub timeout_ms: u64,
@@ -300,7 +300,7 @@ pub fn part_request(command: &str, peer: &Peer, words: &[Vec<u8>]) -> Vec<Vec<u8
     own.into_iter().chain(words.iter().cloned()).collect()
 }
 
-/// The protocol of the client's replies, as nodes are told it.
+/// The number of the protocol of the client's replies.
 pub fn protocol(call: &Call<'_>) -> &'static str {
     if call.reply.is_resp3() { "3" } else { "2" }
 }

@@ -52,10 +52,22 @@ pub fn write_around(
 
 /// As [`write`] in RESP3, with a further pair that `more` writes.
 pub fn write_with(request: &Search, results: &Results, reply: &mut Reply, more: impl FnOnce(&mut Reply)) {
-    reply.map(6);
-    write_pairs(request, Summary::of(results), reply, |reply| {
+    let write_rows = |reply: &mut Reply| {
         results.rows.iter().for_each(|row| write_row(request, row, reply));
-    });
+    };
+    write_around_with(request, Summary::of(results), reply, write_rows, more);
+}
+
+/// As [`write_around`] in RESP3, with a further pair that `more` writes.
+pub fn write_around_with(
+    request: &Search,
+    summary: Summary,
+    reply: &mut Reply,
+    write_rows: impl FnOnce(&mut Reply),
+    more: impl FnOnce(&mut Reply),
+) {
+    reply.map(6);
+    write_pairs(request, summary, reply, write_rows);
     more(reply);
 }
 

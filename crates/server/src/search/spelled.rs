@@ -1,10 +1,10 @@
-//! What a node has found for FT.SPELLCHECK as it goes to the node that was asked: a reply in a string.
+//! The words and suggestions of a node for FT.SPELLCHECK, for the asking node: a reply in a string.
 
 use martlet_client::resp::{self, Reply as Decoded};
 use martlet_protocol::reply::Reply;
 use martlet_search::spelling::{Found, Misspelled, Suggestion};
 
-/// What was found, for [`decode`]: the number of documents, then each word with whether it is known, and the
+/// Encodes the words for [`decode`]: the number of documents, then each word, whether it is known, and its
 /// suggestions with their documents.
 pub fn encode(found: &Found) -> Vec<u8> {
     let mut part = Reply::new(Vec::new(), false);
@@ -22,7 +22,7 @@ pub fn encode(found: &Found) -> Vec<u8> {
     part.into_bytes()
 }
 
-/// Decodes what was found; `None` if the bytes are malformed.
+/// Decodes the words; `None` if the bytes are malformed.
 pub fn decode(bytes: &[u8]) -> Option<Found> {
     let (Decoded::Array(fields), length) = resp::decode(bytes).ok()?? else { return None };
     let mut fields = fields.into_iter();

@@ -14,7 +14,7 @@ use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TimeLimit};
 use crate::search::nodes::{self, Nodes, PartOf, PartRequest};
 use crate::search::parts;
-use crate::search::reply::{Summary, write_around};
+use crate::search::reply::{Summary, write_around, write_around_with};
 
 /// The commands.
 pub static COMMANDS: &[&ServerCommand] = &[&SEARCH, &SEARCH_PART];
@@ -48,8 +48,13 @@ fn search(call: &mut Call<'_>) -> Outcome {
     let (index, request) = parse(call, words[1], &words[2..])?;
     let (run, limit) = plan(call, index, request)?;
     if let Some(nodes) = Nodes::of(call)? {
-        let asked = AskedSearch::new(nodes, call, &run);
-        nodes.answer(call, move |has_thread, reply| asked.answer(has_thread, reply));
+        let asked = AskedSearch::new(call, &run);
+        let own = [nodes::protocol(call), &asked.rows_of_part()];
+        let request = PartRequest::new(SEARCH_PART.spec.name, &own, call, asked.request.query.timeout_ms);
+        nodes.answer_parts(call, request, parts::decode, move |parts, reply| {
+            let whole = asked.merge(parts);
+            asked.write(&whole, reply);
+        });
         return Ok(());
     }
     job::run(call, run, limit)
@@ -93,58 +98,74 @@ fn search_part(call: &mut Call<'_>) -> Outcome {
     let part = PartOf::check(call)?;
     let (is_resp3, rows) = (call.int(2)? == 3, call.int(3)?);
     let words: Vec<&[u8]> = call.args.iter().skip(4).collect();
-    let mut request = Search::parse(&words[1..], &limits(call)).map_err(error)?;
-    if !request.count_only {
-        (request.arrange.offset, request.arrange.count) = (0, u64::try_from(rows).unwrap_or(0));
-    }
-    let index = call.worker.shared.indexes.find(words[0]).ok_or(nodes::OTHER_INDEXES)?;
-    let run = Run::new(index, request, Context { is_resp3, ..context(call) }).map_err(error)?;
-    let limit = time_limit(call, run.request().query.timeout_ms);
+    let (run, limit) = plan_part(call, &words, rows, is_resp3)?;
     job::run(call, part.job(PartRun { run, is_resp3 }), limit)
 }
 
-/// FT.SEARCH of all nodes.
-struct AskedSearch {
-    nodes: Nodes,
-    request: Search,
+/// The run of a node's part of a search, with its first `rows`, and its time limit. The words are the index,
+/// the query and the options.
+///
+/// # Errors
+/// RediSearch's, and [`nodes::OTHER_INDEXES`].
+pub(super) fn plan_part(
+    call: &Call<'_>,
+    words: &[&[u8]],
+    rows: i64,
+    is_resp3: bool,
+) -> Result<(Run, TimeLimit), Error> {
+    let [name, words @ ..] = words else { return Err(Error::unknown_command(&call.args)) };
+    let mut request = Search::parse(words, &limits(call)).map_err(error)?;
+    if !request.count_only {
+        (request.arrange.offset, request.arrange.count) = (0, u64::try_from(rows).unwrap_or(0));
+    }
+    let index = call.worker.shared.indexes.find(name).ok_or(nodes::OTHER_INDEXES)?;
+    let run = Run::new(index, request, Context { is_resp3, ..context(call) }).map_err(error)?;
+    let limit = time_limit(call, run.request().query.timeout_ms);
+    Ok((run, limit))
+}
+
+/// A search of all nodes.
+pub(super) struct AskedSearch {
+    pub(super) request: Search,
     merging: Merging,
-    request_of_part: PartRequest,
     kept: u64,
 }
 
 impl AskedSearch {
-    fn new(nodes: Nodes, call: &Call<'_>, run: &Run) -> AskedSearch {
+    pub(super) fn new(call: &Call<'_>, run: &Run) -> AskedSearch {
         let request = run.request().clone();
         let kept = if request.count_only { 0 } else { request.arrange.kept(limits(call).search_results) };
-        let (merging, protocol) = (run.merging(), nodes::protocol(call));
-        let (name, rows) = (SEARCH_PART.spec.name, merging.rows_of_part(kept).to_string());
-        let request_of_part = PartRequest::new(name, &[protocol, &rows], call, request.query.timeout_ms);
-        AskedSearch { nodes, request, merging, request_of_part, kept }
+        AskedSearch { request, merging: run.merging(), kept }
     }
 
-    fn answer(&self, has_thread: bool, reply: &mut Reply) {
-        if !has_thread {
-            return reply.error(nodes::NO_THREAD);
-        }
-        match self.parts() {
-            Ok(parts) => self.write(parts, reply),
-            Err(error) => reply.error(error),
-        }
+    /// How many rows each node has to send.
+    pub(super) fn rows_of_part(&self) -> String {
+        self.merging.rows_of_part(self.kept).to_string()
     }
 
-    fn parts(&self) -> Result<Vec<Part>, Vec<u8>> {
+    /// The results of these parts; one that has not come in time is missing.
+    pub(super) fn merge(&self, parts: Vec<Option<Part>>) -> Part {
         let late = || Part { is_partial: true, ..Part::default() };
-        let parts = self.nodes.parts(&self.request_of_part, parts::decode)?;
-        Ok(parts.into_iter().map(|part| part.unwrap_or_else(late)).collect())
+        let parts = parts.into_iter().map(|part| part.unwrap_or_else(late)).collect();
+        self.merging.merge(parts, self.request.arrange.offset, self.kept)
     }
 
-    fn write(&self, parts: Vec<Part>, reply: &mut Reply) {
-        let whole = self.merging.merge(parts, self.request.arrange.offset, self.kept);
-        let summary = Summary { total: whole.total, rows: whole.rows.len(), is_partial: whole.is_partial };
-        write_around(&self.request, summary, reply, |reply| {
-            whole.rows.iter().for_each(|row| reply.raw().extend_from_slice(&row.body));
-        });
+    pub(super) fn write(&self, whole: &Part, reply: &mut Reply) {
+        write_around(&self.request, summary(whole), reply, |reply| write_rows(whole, reply));
     }
+
+    /// As [`AskedSearch::write`] in RESP3, with a further pair that `more` writes.
+    pub(super) fn write_with(&self, whole: &Part, reply: &mut Reply, more: impl FnOnce(&mut Reply)) {
+        write_around_with(&self.request, summary(whole), reply, |reply| write_rows(whole, reply), more);
+    }
+}
+
+fn summary(whole: &Part) -> Summary {
+    Summary { total: whole.total, rows: whole.rows.len(), is_partial: whole.is_partial }
+}
+
+fn write_rows(whole: &Part, reply: &mut Reply) {
+    whole.rows.iter().for_each(|row| reply.raw().extend_from_slice(&row.body));
 }
 
 /// A node's part of a search.

@@ -9,6 +9,7 @@ pub mod find;
 pub mod hybrid;
 pub mod info;
 pub mod profile;
+mod shards;
 pub mod spelling;
 pub mod synonyms;
 pub mod tags;

@@ -4,17 +4,23 @@ use std::time::{Duration, Instant};
 
 use martlet_base::clock::monotonic;
 use martlet_command::{Acl, Error, Flags, Outcome, command};
-use martlet_indexes::{Access, Profiled, Run};
+use martlet_indexes::{Access, Profiled, Results, Run};
 use martlet_protocol::reply::Reply;
 use martlet_search::exec::profile::{Part, Parts};
+use martlet_search::request::Search;
 
-use super::{GROUP, find, text_line};
+use super::{GROUP, find, shards, text_line};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TIMED_OUT};
+use crate::search::nodes::{Nodes, PartOf};
+use crate::search::parts;
 use crate::search::reply;
 
+/// The error of a search without a profile.
+const NO_PROFILE: &str = "ERR there is no profile";
+
 /// The commands.
-pub static COMMANDS: &[&ServerCommand] = &[&PROFILE];
+pub static COMMANDS: &[&ServerCommand] = &[&PROFILE, &PROFILE_PART];
 
 static PROFILE: ServerCommand = command("ft.profile", -5, profile as ServerHandler)
     .flags(Flags::READONLY.with(Flags::WALK))
@@ -44,17 +50,20 @@ fn profile(call: &mut Call<'_>) -> Outcome {
     }
     let (index, request) = find::parse(call, words[1], &words[at + 1..])?;
     let parsing = began.elapsed();
-    let (mut run, limit) = find::plan(call, index, request)?;
-    let planning = began.elapsed().saturating_sub(parsing);
-    run.profile(limited);
-    let shows_clock = call.worker.config().search.print_profile_clock;
-    let (total, is_late) = (Duration::ZERO, false);
-    job::run(
-        call,
-        Profiling { run, profiled: None, began, parsing, planning, total, is_late, shows_clock },
-        limit,
-    )
+    let (run, limit) = find::plan(call, index, request)?;
+    if let Some(nodes) = Nodes::of(call)? {
+        shards::ask(call, nodes, &run, limited, at + 1);
+        return Ok(());
+    }
+    job::run(call, Profiling::new(call, run, limited, began, parsing), limit)
 }
+
+/// A node's part of FT.PROFILE, for the node that a client has asked: a [`shards::Answer`].
+static PROFILE_PART: ServerCommand = command(shards::PART, -7, profile_part as ServerHandler)
+    .flags(Flags::READONLY.with(Flags::WALK))
+    .acl(Acl::READ.with(Acl::SEARCH))
+    .syntax("slots:i protocol:i rows:i limited:i index query ?*option")
+    .doc(GROUP, "8.0.0", "O(N)", "Searches and measures a node's part of an index, for another node.");
 
 /// A search that is measured, and then its parts.
 struct Profiling {
@@ -71,6 +80,37 @@ struct Profiling {
     /// The time limit is reached: parts of the query that are left are not looked at.
     is_late: bool,
     shows_clock: bool,
+}
+
+impl Profiling {
+    /// A search that has not begun, planned just now.
+    fn new(call: &Call<'_>, mut run: Run, limited: bool, began: Instant, parsing: Duration) -> Profiling {
+        let planning = began.elapsed().saturating_sub(parsing);
+        run.profile(limited);
+        let shows_clock = call.worker.config().search.print_profile_clock;
+        let (total, is_late) = (Duration::ZERO, false);
+        Profiling { run, profiled: None, began, parsing, planning, total, is_late, shows_clock }
+    }
+
+    /// Gives `write` the search with its results and its profile; `None` if there is no profile.
+    fn show(self, write: impl FnOnce(&Search, &Results, &Shown<'_>)) -> Option<()> {
+        let request = self.run.request().clone();
+        let results = self.run.into_results();
+        let mut profiled = self.profiled?;
+        let shown = Shown {
+            parts: profiled.take_parts(),
+            profiled: &profiled,
+            times: [
+                ("Total profile time", self.total),
+                ("Parsing time", self.parsing),
+                ("Pipeline creation time", self.planning),
+            ],
+            is_partial: results.is_partial,
+            shows_clock: self.shows_clock,
+        };
+        write(&request, &results, &shown);
+        Some(())
+    }
 }
 
 impl Job for Profiling {
@@ -95,26 +135,70 @@ impl Job for Profiling {
     }
 
     fn finish(self, reply: &mut Reply) {
-        let request = self.run.request().clone();
-        let results = self.run.into_results();
-        let Some(mut profiled) = self.profiled else { return reply.error("ERR there is no profile") };
-        let shown = Shown {
-            parts: profiled.take_parts(),
-            profiled: &profiled,
-            times: [
-                ("Total profile time", self.total),
-                ("Parsing time", self.parsing),
-                ("Pipeline creation time", self.planning),
-            ],
-            is_partial: results.is_partial,
-            shows_clock: self.shows_clock,
-        };
-        if reply.is_resp3() {
-            reply::write_with(&request, &results, reply, |reply| shown.write_map(reply));
-        } else {
-            reply.array(2);
-            reply::write(&request, &results, reply);
-            shown.write_list(reply);
+        let shown = self.show(|request, results, shown| {
+            if reply.is_resp3() {
+                reply::write_with(request, results, reply, |reply| {
+                    reply.simple("profile");
+                    shown.write_map(reply);
+                });
+            } else {
+                reply.array(2);
+                reply::write(request, results, reply);
+                reply.array(shown.items());
+                shown.write_items(reply);
+            }
+        });
+        if shown.is_none() {
+            reply.error(NO_PROFILE);
+        }
+    }
+}
+
+fn profile_part(call: &mut Call<'_>) -> Outcome {
+    let began = monotonic();
+    let part = PartOf::check(call)?;
+    let (is_resp3, rows, limited) = (call.int(2)? == 3, call.int(3)?, call.int(4)? != 0);
+    let words: Vec<&[u8]> = call.args.iter().skip(5).collect();
+    let parsing = began.elapsed();
+    let (run, limit) = find::plan_part(call, &words, rows, is_resp3)?;
+    let profiling = Profiling::new(call, run, limited, began, parsing);
+    job::run(call, part.job(PartRun { profiling, is_resp3 }), limit)
+}
+
+/// A node's part.
+struct PartRun {
+    profiling: Profiling,
+    is_resp3: bool,
+}
+
+impl Job for PartRun {
+    fn leaves_at_once(&self) -> bool {
+        self.profiling.leaves_at_once()
+    }
+
+    fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        self.profiling.step(access, now_ms)
+    }
+
+    fn end_early(&mut self) {
+        self.profiling.end_early();
+    }
+
+    fn finish(self, reply: &mut Reply) {
+        let is_resp3 = self.is_resp3;
+        let shown = self.profiling.show(|request, results, shown| {
+            let part = parts::encode(request, results, is_resp3);
+            let mut profile = Reply::new(Vec::new(), is_resp3);
+            if is_resp3 {
+                shown.write_map(&mut profile);
+            } else {
+                shown.write_items(&mut profile);
+            }
+            let items = if is_resp3 { 1 } else { shown.items() };
+            reply.bulk(&shards::Answer::encode(&part, items, &profile.into_bytes()));
+        });
+        if shown.is_none() {
+            reply.error(NO_PROFILE);
         }
     }
 }
@@ -133,9 +217,8 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 impl Shown<'_> {
-    /// As a value in the map of RESP3.
+    /// As a map of RESP3.
     fn write_map(&self, reply: &mut Reply) {
-        reply.simple("profile");
         reply.map(if self.shows_clock { 6 } else { 3 });
         if self.shows_clock {
             for (name, time) in self.times {
@@ -153,9 +236,13 @@ impl Shown<'_> {
         self.processors(reply);
     }
 
-    /// As a list of lists that begin with their names.
-    fn write_list(&self, reply: &mut Reply) {
-        reply.array(self.times.len() + 3);
+    /// How many lists it is in RESP2.
+    fn items(&self) -> usize {
+        self.times.len() + 3
+    }
+
+    /// As lists that begin with their names.
+    fn write_items(&self, reply: &mut Reply) {
         for (name, time) in self.times {
             reply.array(if self.shows_clock { 2 } else { 1 });
             reply.simple(name);

@@ -35,8 +35,8 @@ static SPELL_CHECK: ServerCommand = command("ft.spellcheck", -3, spell_check as 
 /// The value of a word that documents have, beside FULLSCOREINFO.
 const KNOWN: &str = "term exists in index";
 
-/// A node's part of FT.SPELLCHECK, for the node that a client has asked: what it has found, as [`spelled`]
-/// has it, the words that its documents have included.
+/// A node's part of FT.SPELLCHECK, for the node that a client has asked: the query's words
+/// with their suggestions ([`spelled`]), and also the words that its documents have.
 static SPELL_CHECK_PART: ServerCommand = command("_ft.spellcheck", -4, spell_check_part as ServerHandler)
     .flags(Flags::READONLY.with(Flags::WALK))
     .acl(Acl::READ.with(Acl::SEARCH))
