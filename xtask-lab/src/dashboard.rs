@@ -11,7 +11,7 @@ use std::time::Duration;
 use xtask::run::{Outcome, built};
 
 /// What the address names behind `#/`, and what the page must show then of the data that [`fill`] makes.
-const FULL: [(&str, &[&str]); 9] = [
+const FULL: [(&str, &[&str]); 11] = [
     ("overview", &["requests/s", "hit rate", "p99.9 ≤ ", "replication 0 B", "Throughput"]),
     // A name is found among many others, and its value is open beside it.
     ("keys?match=profile:1&key=cHJvZmlsZTox", &["1 key<", ">field<", ">Ana<", "1 field "]),
@@ -20,15 +20,18 @@ const FULL: [(&str, &[&str]); 9] = [
     ("keys?match=board", &["1 key<", ">zset<"]),
     // Binary names and values are shown in redis-cli's quotes.
     ("keys?match=bin*&key=Ymlu_w", &["1 key<", r#""bin\xff""#, r#""v\xfe""#]),
+    ("search", &["Indexes: 1<", ">profiles<", "name TEXT", ">2<", "100 %", "Invalid numeric value"]),
+    ("search?index=cHJvZmlsZXM&query=an*", &["1 document, 1 shown", ">profile:1<", ">Ana<"]),
     ("slow", &[">ZADD board 1 first<"]),
     ("clients", &["Clients: ", ">visitor<", ">martlet-metrics<"]),
     ("server", &["rdb_last_save_time", "master_replid", "io_thread_0", "dataset.bytes"]),
 ];
 /// The same of an empty server.
-const EMPTY: [(&str, &[&str]); 4] = [
+const EMPTY: [(&str, &[&str]); 5] = [
     ("overview", &["requests/s", "rest "]),
     ("keys", &["0 keys<", ">No keys<"]),
     ("keys?match=nothing", &["0 keys<", ">No keys<"]),
+    ("search", &["Indexes: 0<", ">No indexes<"]),
     ("slow", &[">No command was slow<"]),
 ];
 /// Looks at the server after which the page finds it ended, and what it must show then.
@@ -138,11 +141,25 @@ fn pass_on(mut stream: TcpStream, target: SocketAddr, looks: &mut usize) -> std:
 }
 
 fn fill(client: &mut Client) -> Outcome {
-    let commands: [&[&[u8]]; 7] = [
+    let commands: [&[&[u8]]; 10] = [
         &[b"DEBUG", b"POPULATE", b"20000"],
         &[b"CLIENT", b"SETNAME", b"visitor"],
         &[b"GET", b"key:1"],
+        &[
+            b"FT.CREATE",
+            b"profiles",
+            b"PREFIX",
+            b"1",
+            b"profile:",
+            b"SCHEMA",
+            b"name",
+            b"TEXT",
+            b"n",
+            b"NUMERIC",
+        ],
         &[b"HSET", b"profile:1", b"name", b"Ana"],
+        &[b"HSET", b"profile:2", b"name", b"<b>Bo</b>"],
+        &[b"HSET", b"profile:3", b"n", b"none"],
         &[b"SET", b"bin\xff", b"v\xfe"],
         &[b"ZADD", b"board", b"1", b"first"],
         // The page's own commands shall not push these out of the log.

@@ -1,9 +1,10 @@
 //! Metrics and the page about the server, over HTTP as a scraper and a browser send it.
 
 use martlet_client::blocking::Client;
+use martlet_client::resp::Reply;
 use martlet_testkit::peers::is_installed;
 use martlet_testkit::server::{ReservedPort, Server};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -236,6 +237,84 @@ fn who_asks_is_who_the_server_knows() {
     assert!(as_user("/api/key?id=YTE", alice).body.contains("\"text\":\"x\""));
     assert!(as_user("/api/key?id=YjE", alice).body.contains("NOPERM"));
     assert_eq!(as_user("/api/slowlog", alice).status, 422);
+}
+
+#[test]
+fn indexes_are_shown_and_searched_as_their_user_may() {
+    let watched = Watched::start(&[]);
+    let mut client = watched.client();
+    assert_eq!(watched.json("/api/indexes"), json!({ "total": 0, "indexes": [] }));
+    for line in [
+        "FT.CREATE books PREFIX 2 a b SCHEMA t TEXT n NUMERIC SORTABLE",
+        "FT.CREATE other PREFIX 1 c SCHEMA t TEXT",
+        "HSET b0 t <script>x</script> n none",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(!client.command(&words).unwrap().is_error(), "{line}");
+    }
+    for number in 0..120 {
+        let (key, number) = (format!("a{number}"), number.to_string());
+        client.send(&["HSET", &key, "t", "red <b>car</b>", "n", &number, "extra", "e"]).unwrap();
+    }
+    (0..120).for_each(|_| assert!(!client.read_reply().unwrap().is_error()));
+    let shown = watched.json("/api/indexes");
+    assert_eq!(shown["total"], 2);
+    let books = &shown["indexes"][0];
+    assert_eq!(
+        (&books["name"], &books["id"], &books["type"]),
+        (&json!("books"), &json!("Ym9va3M"), &json!("HASH"))
+    );
+    assert_eq!(books["prefixes"], json!(["a", "b"]));
+    assert_eq!(books["fields"], json!(["t TEXT WEIGHT 1", "n NUMERIC SORTABLE UNF"]));
+    assert_eq!([&books["documents"], &books["indexed"], &books["failures"]], [120.0, 1.0, 1.0]);
+    assert!(books["bytes"].as_f64().unwrap() > 1000.0, "{books}");
+    assert!(books["last_error"].as_str().unwrap().starts_with("Invalid numeric value"), "{books}");
+    let find = |query: &str| format!("/api/search?index=Ym9va3M&query={query}");
+    let page = watched.json(&find("car+%40n%3A%5B100+200%5D"));
+    assert_eq!((&page["total"], &page["columns"]), (&json!(20), &json!(["t", "n", "extra"])));
+    let row = &page["rows"][0];
+    assert_eq!(
+        (&row["cells"][0], row["cells"].as_array().map(Vec::len)),
+        (&json!("red <b>car</b>"), Some(3))
+    );
+    let mut names = BTreeSet::new();
+    for (offset, count) in [(0, 50), (50, 50), (100, 20), (150, 0)] {
+        let page = watched.json(&find(&format!("red&offset={offset}")));
+        let rows = page["rows"].as_array().unwrap();
+        assert_eq!((rows.len(), &page["total"]), (count, &json!(120)), "{offset}");
+        names.extend(rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()));
+    }
+    assert_eq!(names.len(), 120);
+    // Refusals are the server's, in its words.
+    for (path, why) in [
+        (find("%40n%3A%5B1"), "Syntax error"),
+        ("/api/search?index=bm9uZQ&query=x".to_owned(), "bm9uZQ"),
+        ("/api/search?index=!&query=x".to_owned(), "base64"),
+    ] {
+        let refused = watched.get(&path);
+        assert_eq!(refused.status, 422, "{path}: {}", refused.body);
+        let error: Value = serde_json::from_str(&refused.body).unwrap();
+        let words = match client.command(&["FT.SEARCH", "none", "x"]).unwrap() {
+            Reply::Error(text) if why == "bm9uZQ" => String::from_utf8(text).unwrap(),
+            _ => why.to_owned(),
+        };
+        assert!(error["error"].as_str().unwrap().contains(&words), "{error}");
+    }
+    let limited = ["ACL", "SETUSER", "alice", "on", ">pw", "~c*", "+@read", "+ping", "+ft._list"];
+    assert_eq!(client.command(&limited).unwrap().text(), Some(&b"OK"[..]));
+    let as_alice = |path: &str| {
+        let login = "Authorization: Basic YWxpY2U6cHc=";
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{login}\r\n\r\n");
+        ask(watched.address(), &head)
+    };
+    let refused = as_alice(&find("red"));
+    assert!(refused.status == 422 && refused.body.contains("NOPERM"), "{}", refused.body);
+    let seen: Value = serde_json::from_str(&as_alice("/api/indexes").body).unwrap();
+    assert_eq!(seen["indexes"].as_array().map(Vec::len), Some(2));
+    assert!(seen["indexes"][0]["error"].as_str().unwrap().contains("NOPERM"), "{seen}");
+    assert_eq!(seen["indexes"][1]["documents"], 0.0);
+    assert_eq!(watched.get("/api/search").status, 422, "no index");
+    assert_eq!(watched.get(&find(&"x".repeat(100_000))).status, 431, "a long address");
 }
 
 #[test]

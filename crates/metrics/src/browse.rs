@@ -156,7 +156,7 @@ fn value_of(key: &mut Map<String, Value>, shown: &Beginning, reply: &Reply) {
         }
         Form::Nested(columns) => {
             let rows = items.iter().take(BEGINNING_ELEMENTS);
-            let cells = |row: &Reply| row.items().unwrap_or_default().iter().map(cell_of).collect::<Value>();
+            let cells = |row: &Reply| row.items().unwrap_or_default().iter().map(element).collect::<Value>();
             (columns, rows.map(cells).collect())
         }
     };
@@ -166,15 +166,19 @@ fn value_of(key: &mut Map<String, Value>, shown: &Beginning, reply: &Reply) {
 
 fn rows_of(items: &[Reply], columns: usize) -> Value {
     let rows = items.chunks_exact(columns.max(1)).take(BEGINNING_ELEMENTS);
-    rows.map(|row| row.iter().map(cell_of).collect::<Value>()).collect()
+    rows.map(|row| row.iter().map(element).collect::<Value>()).collect()
 }
 
-/// A part of an element; a list of words where it has several.
-fn cell_of(reply: &Reply) -> Value {
+fn element(reply: &Reply) -> Value {
+    cell(reply, BEGINNING_BYTES)
+}
+
+/// A part of an element, with at most as many bytes of a text; a list of words where it has several.
+pub(crate) fn cell(reply: &Reply, max_bytes: usize) -> Value {
     match (reply.items(), reply.text()) {
-        (Some(items), _) => items.iter().map(cell_of).collect(),
+        (Some(items), _) => items.iter().map(|item| cell(item, max_bytes)).collect(),
         (None, Some(bytes)) => {
-            let cut = beginning(bytes, BEGINNING_BYTES);
+            let cut = beginning(bytes, max_bytes);
             json!(word(cut) + if cut.len() < bytes.len() { " …" } else { "" })
         }
         (None, None) => json_of(reply),
@@ -244,7 +248,7 @@ mod tests {
         assert_eq!(value(Form::Text, bulk(b"\xff")), json!({ "quoted": true, "text": "\"\\xff\"" }));
         let refused = value(Form::Text, Reply::Error(b"WRONGTYPE no".to_vec()));
         assert_eq!(refused, json!({ "error": "WRONGTYPE no" }));
-        let long = cell_of(&bulk(&[b'x'; BEGINNING_BYTES + 1]));
+        let long = element(&bulk(&[b'x'; BEGINNING_BYTES + 1]));
         assert_eq!(long.as_str().map(str::len), Some(BEGINNING_BYTES + " …".len()));
     }
 }

@@ -17,6 +17,7 @@ mod info;
 mod live;
 mod prometheus;
 mod routes;
+mod search;
 mod shown;
 mod source;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::asked::Asked;
 use crate::source::{Failure, Login, Source};
-use crate::{browse, live, prometheus};
+use crate::{browse, live, prometheus, search};
 
 /// The page's frame, into which all that it needs is put.
 const PAGE: &str = include_str!("page/page.html");
@@ -16,6 +16,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/text.js"),
     include_str!("page/plot.js"),
     include_str!("page/keys.js"),
+    include_str!("page/search.js"),
     include_str!("page/page.js"),
 );
 
@@ -64,6 +65,8 @@ pub(crate) fn answer(source: &Source, asked: &Asked) -> Answer {
         (false, "/api/cluster") => as_json(live::cluster(source, login)),
         (false, "/api/keys") => as_json(browse::keys(source, login, asked)),
         (false, "/api/key") => as_json(browse::key(source, login, asked)),
+        (false, "/api/indexes") => as_json(search::indexes(source, login)),
+        (false, "/api/search") => as_json(search::documents(source, login, asked)),
         (true, "/api/command") if !asked.may_write => {
             let why = "Commands are not allowed here: see metrics-allow-writes.\n";
             return Answer::text(StatusCode::FORBIDDEN, why);

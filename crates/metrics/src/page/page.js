@@ -2,7 +2,7 @@
 const PERIOD_MS = 1000, HIDDEN_PERIOD_MS = 10000, REFRESH_MS = 5000;
 // An answer that takes longer is given up; figures that are older are no longer the server's.
 const PATIENCE_MS = 10000, STALE_MS = 3000;
-const TABS = { overview: "Overview", commands: "Commands", keys: "Keys", slow: "Slow log", clients: "Clients", server: "Server" };
+const TABS = { overview: "Overview", commands: "Commands", keys: "Keys", search: "Search", slow: "Slow log", clients: "Clients", server: "Server" };
 const history_ = { ops: [], latency: [], memory: [], network: [] };
 let tab = "overview", before = null, last = null, lastAt = performance.now(), failure = "", sawTwice;
 // That there were two looks, of which the second tells of what happened between them.
@@ -190,7 +190,7 @@ async function showClients() {
     client.addr, client.name, client.user, client.db, ago(client.age), ago(client.idle), perhaps(Number(client["tot-mem"] || 0), bytes), client.cmd, `${client["lib-name"] || ""} ${client["lib-ver"] || ""}`]));
 }
 const OPENED = {
-  slow: showSlow, clients: showClients, keys: () => Promise.all([showHot(), openKeys()]),
+  slow: showSlow, clients: showClients, keys: () => Promise.all([showHot(), openKeys()]), search: openSearch,
   server: () => Promise.all([showBudget(), seen.then(showCluster)]),
 };
 const REFRESHED = { slow: showSlow, clients: showClients, server: () => Promise.all([showBudget(), showCluster()]) };
@@ -201,9 +201,10 @@ async function openKeys() {
   if (!search?.looked) await findFirst();
   if (id) await showKey(id);
 }
-// The address says what is shown: the tab, and of the keys the search and the key.
+// The address says what is shown: the tab, of the keys the search and the key, of an index the query.
 function link() {
-  const query = tab === "keys" && search ? new URLSearchParams(Object.entries({ ...search.query, key: picked?.id }).filter(([name, value]) => value && !(name === "db" && value === "0"))) : "";
+  const shown = tab === "keys" && search ? { ...search.query, key: picked?.id } : tab === "search" && found_ ? { index: found_.index, query: found_.query } : {};
+  const query = new URLSearchParams(Object.entries(shown).filter(([name, value]) => value && !(name === "db" && value === "0")));
   history.replaceState(null, "", "#/" + tab + (String(query) && `?${query}`));
 }
 // A test that looks at the page learns here what it shows, and whether it is wider than the screen.
