@@ -3,7 +3,7 @@
 //! Readers, which are all writers of keys, see them published as a whole; changes of the catalogue come one
 //! after another.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Guard};
@@ -21,6 +21,7 @@ use crate::collect::Collections;
 use crate::index::KeyIndex;
 use crate::prefixes::Prefixes;
 use crate::scan::{Scans, Waker};
+use crate::shared_map::SharedMap;
 
 /// The most indexes of a server.
 pub const INDEXES_MAX: usize = 16_384;
@@ -32,13 +33,16 @@ const ALIASES_MAX: usize = 4 * INDEXES_MAX;
 const OVERDUE_MAX: usize = 16;
 
 /// What readers see.
-#[derive(Debug, Default)]
+///
+/// A change copies it; copies share their parts, so that many indexes cost no more than their number.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Published {
-    by_name: BTreeMap<Box<[u8]>, Arc<KeyIndex>>,
+    by_name: SharedMap<Arc<KeyIndex>>,
     /// The index of each alias.
-    aliases: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    aliases: SharedMap<Box<[u8]>>,
     pub(crate) prefixes: Prefixes,
-    has_temporary: bool,
+    /// Temporary indexes.
+    temporary: usize,
 }
 
 /// An alias and the name of its index.
@@ -103,31 +107,31 @@ impl Catalogue {
 
     /// All indexes, by name.
     pub fn indexes(&self) -> Vec<Arc<KeyIndex>> {
-        self.published().by_name.values().cloned().collect()
+        self.published().indexes()
     }
 
     /// All indexes and aliases at one moment, by name.
     pub(crate) fn named(&self) -> Named {
         let published = self.published();
-        let aliases = published.aliases.iter().map(|(alias, index)| (alias.clone(), index.clone()));
-        Named { indexes: published.by_name.values().cloned().collect(), aliases: aliases.collect() }
+        let aliases = published.aliases.sorted();
+        let aliases = aliases.into_iter().map(|(alias, index)| (alias.into(), index.clone()));
+        Named { indexes: published.indexes(), aliases: aliases.collect() }
     }
 
     /// Whether there is an index of this name; an alias is none.
     pub(crate) fn has_index(&self, name: &[u8]) -> bool {
-        self.published().by_name.contains_key(name)
+        self.published().by_name.contains(name)
     }
 
     /// Whether there is this alias.
     pub(crate) fn has_alias(&self, alias: &[u8]) -> bool {
-        self.published().aliases.contains_key(alias)
+        self.published().aliases.contains(alias)
     }
 
     /// The aliases of an index.
     pub fn aliases_of(&self, index: &[u8]) -> Vec<Box<[u8]>> {
         let published = self.published();
-        let own = published.aliases.iter().filter(|(_, of)| ***of == *index);
-        own.map(|(alias, _)| alias.clone()).collect()
+        published.aliases_of(index)
     }
 
     /// Creates an index, and orders the scan of the keys unless the definition says otherwise.
@@ -143,7 +147,7 @@ impl Catalogue {
     pub(crate) fn add(&self, definition: Definition, scans: bool) -> Result<(), Error> {
         let _turn = lock(&self.turn);
         let published = self.published.load_full();
-        if published.by_name.contains_key(&definition.name) {
+        if published.by_name.contains(&definition.name) {
             return Err(Error::new("Index already exists"));
         }
         if published.by_name.len() >= INDEXES_MAX {
@@ -185,9 +189,11 @@ impl Catalogue {
         let published = self.published.load_full();
         let index = published.find(name).ok_or_else(|| Error::new("Unknown Index name"))?;
         index.set_scan(None);
-        let mut left = published.clone_names();
-        left.by_name.remove(index.name());
-        left.aliases.retain(|_, of| **of != *index.name());
+        let mut left = Published::clone(&published);
+        left.take(index);
+        for alias in published.aliases_of(index.name()) {
+            left.aliases.remove(&alias);
+        }
         self.publish(left, None);
         Ok(Arc::clone(index))
     }
@@ -207,14 +213,14 @@ impl Catalogue {
         if moves {
             published.find(alias).iter().for_each(|before| before.count_use());
         }
-        if !moves && published.aliases.contains_key(alias) {
+        if !moves && published.aliases.contains(alias) {
             return Err(Error::new("Alias already exists"));
         }
         if published.aliases.len() >= ALIASES_MAX {
             return Err(Error::new(format!("The server has {ALIASES_MAX} aliases already")));
         }
-        let mut more = published.clone_names();
-        more.aliases.insert(alias.into(), index.into());
+        let mut more = Published::clone(&published);
+        more.aliases.insert(alias, index.into());
         self.publish(more, None);
         Ok(())
     }
@@ -225,8 +231,8 @@ impl Catalogue {
     /// There is no such alias.
     pub fn remove_alias(&self, alias: &[u8]) -> Result<(), Error> {
         let _turn = lock(&self.turn);
-        let mut left = self.published.load_full().clone_names();
-        left.find(alias).filter(|_| left.aliases.contains_key(alias)).iter().for_each(|of| of.count_use());
+        let mut left = Published::clone(&self.published());
+        left.find(alias).filter(|_| left.aliases.contains(alias)).iter().for_each(|of| of.count_use());
         left.aliases.remove(alias).ok_or_else(|| Error::new("Alias does not exist"))?;
         self.publish(left, None);
         Ok(())
@@ -264,10 +270,11 @@ impl Catalogue {
     /// [`KeyIndex::is_overdue`].
     pub fn overdue(&self, now_ms: i64, holds: bool) -> Vec<Arc<KeyIndex>> {
         let published = self.published();
-        if !published.has_temporary {
+        if published.temporary == 0 {
             return Vec::new();
         }
-        let overdue = published.by_name.values().filter(|index| index.is_overdue(now_ms, holds));
+        let overdue =
+            published.by_name.iter().map(|(_, index)| index).filter(|index| index.is_overdue(now_ms, holds));
         overdue.take(OVERDUE_MAX).cloned().collect()
     }
 
@@ -276,44 +283,43 @@ impl Catalogue {
         let _turn = lock(&self.turn);
         let dictionaries = std::mem::take(&mut *lock(&self.dictionaries));
         self.engine.lazy_free.free(0, Box::new(dictionaries));
-        self.published().by_name.values().for_each(|index| index.set_scan(None));
+        self.published().by_name.iter().for_each(|(_, index)| index.set_scan(None));
         self.publish(Published::default(), None);
     }
 
     /// Empties all indexes, and orders their scans: the keys are others.
     pub(crate) fn begin_anew(&self) {
         let _turn = lock(&self.turn);
-        let mut anew = self.published.load_full().clone_names();
-        for index in anew.by_name.values_mut() {
+        let mut anew = Published::clone(&self.published());
+        let mut indexes = anew.indexes();
+        for index in &mut indexes {
             index.set_scan(None);
             // The definition was taken once.
             if let Ok(empty) = index.emptied() {
                 *index = Arc::new(empty);
             }
+            anew.put(index);
         }
-        let indexes: Vec<_> = anew.by_name.values().cloned().collect();
         self.publish(anew, &indexes);
     }
 
     /// Orders a scan for each index.
     pub(crate) fn scan_all(&self) {
         let _turn = lock(&self.turn);
-        self.published().by_name.values().for_each(|index| self.scans.order(index));
+        self.published().indexes().iter().for_each(|index| self.scans.order(index));
     }
 
     /// Orders scans for the indexes of these names.
     pub(crate) fn scan_named(&self, names: &HashSet<&[u8]>) {
         let _turn = lock(&self.turn);
         let published = self.published();
-        let named = names.iter().filter_map(|name| published.by_name.get(*name));
+        let named = names.iter().filter_map(|name| published.by_name.get(name));
         named.for_each(|index| self.scans.order(index));
     }
 
     /// Publishes the catalogue, then orders scans: a key that changes while the scan is under way is reported
     /// to the published indexes.
-    fn publish<'a>(&self, mut published: Published, scans: impl IntoIterator<Item = &'a Arc<KeyIndex>>) {
-        published.prefixes = Prefixes::of(published.by_name.values());
-        published.has_temporary = published.by_name.values().any(|index| index.is_temporary());
+    fn publish<'a>(&self, published: Published, scans: impl IntoIterator<Item = &'a Arc<KeyIndex>>) {
         let before = self.published.swap(Arc::new(published));
         self.agreement.note_change();
         self.follow(&self.published());
@@ -357,21 +363,41 @@ impl Published {
         self.by_name.get(name).or_else(by_alias)
     }
 
-    /// The names and aliases; the prefixes are left out.
-    fn clone_names(&self) -> Published {
-        Published {
-            by_name: self.by_name.clone(),
-            aliases: self.aliases.clone(),
-            prefixes: Prefixes::default(),
-            has_temporary: false,
-        }
+    /// All indexes, by name.
+    fn indexes(&self) -> Vec<Arc<KeyIndex>> {
+        self.by_name.sorted().into_iter().map(|(_, index)| Arc::clone(index)).collect()
+    }
+
+    /// The aliases of an index.
+    fn aliases_of(&self, index: &[u8]) -> Vec<Box<[u8]>> {
+        let mut own: Vec<Box<[u8]>> =
+            self.aliases.iter().filter(|(_, of)| ***of == *index).map(|(alias, _)| alias.into()).collect();
+        own.sort_unstable();
+        own
     }
 
     /// The same with an index in the place of the one of its name.
     fn with(&self, index: &Arc<KeyIndex>) -> Published {
-        let mut with = self.clone_names();
-        with.by_name.insert(index.name().into(), Arc::clone(index));
+        let mut with = self.clone();
+        with.put(index);
         with
+    }
+
+    /// Puts an index in the place of the one of its name.
+    fn put(&mut self, index: &Arc<KeyIndex>) {
+        let before = self.by_name.get(index.name()).cloned();
+        before.iter().for_each(|before| self.take(before));
+        self.by_name.insert(index.name(), Arc::clone(index));
+        self.prefixes.add(index);
+        self.temporary += usize::from(index.is_temporary());
+    }
+
+    /// Removes an index that is there; its aliases stay.
+    fn take(&mut self, index: &Arc<KeyIndex>) {
+        if self.by_name.remove(index.name()).is_some() {
+            self.prefixes.remove(index);
+            self.temporary -= usize::from(index.is_temporary());
+        }
     }
 }
 

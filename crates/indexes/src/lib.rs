@@ -24,6 +24,7 @@ mod progress;
 mod row_values;
 mod run;
 mod scan;
+mod shared_map;
 #[cfg(test)]
 mod testing;
 

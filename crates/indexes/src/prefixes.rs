@@ -2,36 +2,49 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use crate::index::KeyIndex;
+use crate::shared_map::SharedMap;
 
 /// The prefixes of all indexes. A key is compared with one prefix of each length that there is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Prefixes {
-    /// The lengths of prefixes, each once, rising.
-    lengths: Vec<usize>,
-    indexes: HashMap<Box<[u8]>, Vec<Arc<KeyIndex>>>,
+    /// The lengths of prefixes, each once, rising, with the number of prefixes that have it.
+    lengths: Vec<(usize, usize)>,
+    indexes: SharedMap<Vec<Arc<KeyIndex>>>,
 }
 
 impl Prefixes {
-    /// The prefixes of these indexes.
-    pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a Arc<KeyIndex>>) -> Prefixes {
-        let mut prefixes = Prefixes::default();
-        for index in all {
-            for prefix in index.prefixes().iter() {
-                prefixes.indexes.entry(prefix.into()).or_default().push(Arc::clone(index));
+    /// Adds an index, which is not there.
+    pub(crate) fn add(&mut self, index: &Arc<KeyIndex>) {
+        for prefix in index.prefixes().iter() {
+            let mut indexes = self.indexes.get(prefix).cloned().unwrap_or_default();
+            indexes.push(Arc::clone(index));
+            if self.indexes.insert(prefix, indexes).is_none() {
+                match self.lengths.binary_search_by_key(&prefix.len(), |(length, _)| *length) {
+                    Ok(at) => self.lengths.get_mut(at).into_iter().for_each(|(_, count)| *count += 1),
+                    Err(at) => self.lengths.insert(at, (prefix.len(), 1)),
+                }
             }
         }
-        prefixes.lengths = prefixes.indexes.keys().map(|prefix| prefix.len()).collect();
-        prefixes.lengths.sort_unstable();
-        prefixes.lengths.dedup();
-        prefixes
+    }
+
+    /// Removes an index.
+    pub(crate) fn remove(&mut self, index: &Arc<KeyIndex>) {
+        for prefix in index.prefixes().iter() {
+            let Some(mut indexes) = self.indexes.remove(prefix) else { continue };
+            indexes.retain(|known| !Arc::ptr_eq(known, index));
+            if !indexes.is_empty() {
+                self.indexes.insert(prefix, indexes);
+                continue;
+            }
+            self.lengths.iter_mut().filter(|(length, _)| *length == prefix.len()).for_each(|(_, n)| *n -= 1);
+            self.lengths.retain(|(_, count)| *count > 0);
+        }
     }
 
     /// The indexes whose documents may have this name, each once.
     pub(crate) fn matches<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Arc<KeyIndex>> {
-        let begins = self.lengths.iter().map_while(|length| name.get(..*length));
+        let begins = self.lengths.iter().map_while(|(length, _)| name.get(..*length));
         begins.filter_map(|begin| self.indexes.get(begin)).flatten()
     }
 }
@@ -49,8 +62,9 @@ mod tests {
             index("c PREFIX 1 x SCHEMA t TEXT"),
             index("d SCHEMA t TEXT"),
         ];
-        let prefixes = Prefixes::of(&indexes);
-        let found = |name: &str| {
+        let mut prefixes = Prefixes::default();
+        indexes.iter().for_each(|index| prefixes.add(index));
+        let found = |prefixes: &Prefixes, name: &str| {
             let mut names: Vec<_> = prefixes.matches(name.as_bytes()).map(|i| i.name()).collect();
             names.sort();
             String::from_utf8(names.concat()).unwrap()
@@ -65,8 +79,14 @@ mod tests {
             ("u", "d"),
         ];
         for (name, indexes) in wanted {
-            assert_eq!(found(name), indexes, "{name}");
+            assert_eq!(found(&prefixes, name), indexes, "{name}");
         }
+        // Without an index the others are found; without all there is no length left.
+        let mut left = prefixes.clone();
+        left.remove(&indexes[1]);
+        assert_eq!((found(&left, "user:12"), found(&prefixes, "user:12")), ("ad".into(), "abd".into()));
+        indexes.iter().for_each(|index| left.remove(index));
+        assert_eq!((found(&left, "user:12"), left.lengths.len()), (String::new(), 0));
         assert_eq!(Prefixes::default().matches(b"a").count(), 0);
     }
 }

@@ -18,6 +18,7 @@ mod eviction;
 mod exchange;
 mod fairness;
 mod functions;
+mod hostile_search;
 mod info;
 mod limits;
 mod liveness;

@@ -250,7 +250,7 @@ fn there_is_a_limit_to_indexes() {
     let mut full = Published::default();
     let index = Arc::new(KeyIndex::new(definition("i PREFIX 1 nothing SCHEMA t TEXT"), 1).unwrap());
     for at in 0..INDEXES_MAX {
-        full.by_name.insert(at.to_string().into_bytes().into(), Arc::clone(&index));
+        full.by_name.insert(at.to_string().as_bytes(), Arc::clone(&index));
     }
     catalogue.publish(full, None);
     let refused = catalogue.create(definition("more SCHEMA t TEXT")).unwrap_err();
