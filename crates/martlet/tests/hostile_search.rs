@@ -161,7 +161,7 @@ fn long_and_deep_queries_are_refused() {
         // Each query by two commands, each command with some of all kinds.
         for (before, after) in OF_QUERY.iter().cycle().skip(2 * place).take(2) {
             let words = [before, &[query.as_str()][..], after].concat();
-            // Dialect 1 ends some queries early, and what is left is an ordinary query.
+            // Dialect 1 ends some queries early: the rest is an ordinary query.
             let reply = answer(&mut client, &words);
             let is_lenient = after.first() != Some(&"DIALECT") || after.get(1) == Some(&"1");
             assert!(is_lenient || reply.is_error(), "{before:?} {}", &query[..20]);
@@ -291,7 +291,7 @@ fn cursors(client: &mut Client, figure: &str) -> i64 {
 }
 
 #[test]
-fn cursors_that_nobody_reads_are_bounded_and_expire() {
+fn unread_cursors_are_bounded_and_expire() {
     let besieged = Besieged::start("cursors that are not read", &[]);
     let mut client = besieged.client();
     ask_ok(&mut client, "FT.CREATE i SCHEMA t TEXT n NUMERIC");
