@@ -188,7 +188,8 @@ fn an_aggregation_over_parts_is_one_over_all_documents() {
         let (key, number) = (format!("d{at}"), at.to_string());
         let price = random.below(50).to_string();
         let tag = format!("g{}", random.below(6));
-        let mut fields = vec![("t", if random.below(2) == 0 { "red car" } else { "blue" }), ("n", &number)];
+        let mut fields =
+            vec![("t", ["Red Car", "blue", "Blue red"][random.below(3) as usize]), ("n", &number)];
         for (name, value) in [("p", &price), ("g", &tag), ("x", &number)] {
             fields.extend((random.below(5) > 0).then_some((name, value.as_str())));
         }
@@ -211,6 +212,11 @@ fn an_aggregation_over_parts_is_one_over_all_documents() {
         "* FILTER @n>100 SORTBY 4 @g ASC @n DESC LIMIT 0 50",
         "@g:{g2} LOAD * APPLY @n+1 AS m",
         "@g:{g1} LOAD 1 @__key",
+        // Loaded values are others than those by which rows are sorted, and than those between.
+        "* SORTBY 4 @t ASC @n ASC LOAD 1 @t LIMIT 0 90",
+        "* SORTBY 2 @n ASC LIMIT 5 300 LOAD *",
+        "* SORTBY 2 @n DESC LIMIT 0 120 APPLY upper(@t) AS u APPLY @n+1 AS m LOAD 2 @t @x LOAD * FILTER @m>300",
+        "* LOAD * SORTBY 2 @n ASC LIMIT 0 300 APPLY lower(@t) AS u LOAD 1 @p",
         "* LIMIT 0 0",
         "-car SORTBY 2 @n ASC LIMIT 0 9 LOAD 1 @p FILTER exists(@p)",
     ] {

@@ -482,6 +482,9 @@ fn search_meanwhile(node: SocketAddr, fixed: u64, ends: &AtomicBool, done: &[Ato
         let answer = told(&client.command(&words.split(' ').collect::<Vec<_>>()).unwrap());
         let keys: Vec<String> = (0..fixed).filter(|n| n % 3 == tag).map(|n| format!("d:{n}")).collect();
         assert_eq!(answer, format!("{} {}", keys.len(), keys.join(" ")));
+        let words = format!("FT.AGGREGATE i @g:{{g{tag}}} GROUPBY 0 REDUCE COUNT 0 AS c TIMEOUT 0");
+        let answer = told(&client.command(&words.split(' ').collect::<Vec<_>>()).unwrap());
+        assert_eq!(answer, format!("1 c {}", keys.len()));
         let sum = || done.iter().map(|done| done.load(Ordering::SeqCst)).sum::<u64>();
         let before = sum();
         let words = "FT.SEARCH i @g:{live} LIMIT 0 0 TIMEOUT 0";

@@ -134,6 +134,11 @@ impl Batch {
         }
     }
 
+    /// Takes the fields of a row that have no slot.
+    pub fn take_extra(&mut self, row: usize) -> Vec<(Box<[u8]>, Value)> {
+        self.extra.get_mut(row).map(std::mem::take).unwrap_or_default()
+    }
+
     /// The fields of a row that have no slot.
     pub fn extra(&self, row: usize) -> &[(Box<[u8]>, Value)] {
         self.extra.get(row).map_or(&[], Vec::as_slice)

@@ -197,7 +197,9 @@ impl Pipeline {
     pub fn loaded(&self) -> (Vec<Input>, bool) {
         let (mut inputs, mut has_all) = (Vec::<Input>::new(), false);
         for stage in &self.plan.stages {
-            let Stage::Load { inputs: more, all } = stage else { continue };
+            let (Stage::Load { inputs: more, all } | Stage::LoadAside { inputs: more, all }) = stage else {
+                continue;
+            };
             has_all |= all;
             for input in more {
                 if !inputs.iter().any(|known| known.path == input.path) {
@@ -210,7 +212,7 @@ impl Pipeline {
 
     /// Whether rows are loaded from their documents.
     pub fn has_loads(&self) -> bool {
-        self.plan.stages.iter().any(|stage| matches!(stage, Stage::Load { .. }))
+        self.plan.stages.iter().any(|stage| matches!(stage, Stage::Load { .. } | Stage::LoadAside { .. }))
     }
 
     /// Bytes that the rows, groups and results take.
@@ -352,6 +354,13 @@ impl Pipeline {
                     let slot_of = |name: &[u8]| names.and_then(|section| section.slot_of(name));
                     source.load(inputs, all.then_some(&slot_of as SlotOf<'_>), batch)?;
                 }
+                Stage::LoadAside { inputs, all } => {
+                    source.load(inputs, all.then_some(&|_: &[u8]| None), batch)?;
+                }
+                Stage::Place { moves, all, keeps } => {
+                    let names = self.plan.sections.get(section).filter(|_| *all);
+                    place(moves, *keeps, names, batch);
+                }
                 Stage::Apply { program, slot } => {
                     let failed = apply(program, *slot, terms_slot, batch, &mut self.scratch, &mut memory);
                     failure = failed.map(|error| (index, error)).or(failure);
@@ -490,6 +499,28 @@ impl Row for RowView<'_> {
         match self.terms_slot.and_then(|slot| self.get(slot)) {
             Some(Value::Array(terms)) => terms.iter().take(most).cloned().collect(),
             _ => Vec::new(),
+        }
+    }
+}
+
+/// Moves values of rows to the slots where they belong, with `names` also those of fields without a slot.
+fn place(moves: &[(Slot, Slot)], keeps: bool, names: Option<&plan::Section>, batch: &mut Batch) {
+    for row in 0..batch.len() {
+        for (from, to) in moves {
+            let values = batch.row_mut(row);
+            let value = values.get_mut(*from).and_then(Option::take);
+            match values.get_mut(*to) {
+                Some(Some(_)) if keeps => {}
+                Some(place) => *place = value,
+                None => {}
+            }
+        }
+        let Some(names) = names else { continue };
+        for (name, value) in batch.take_extra(row) {
+            match names.slot_of(&name).and_then(|slot| batch.row_mut(row).get_mut(slot)) {
+                Some(place) => *place = Some(value),
+                None => batch.push_extra(row, name, value),
+            }
         }
     }
 }

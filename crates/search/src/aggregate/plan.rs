@@ -54,7 +54,7 @@ impl Section {
     }
 
     /// A slot that has no name.
-    fn hide(&mut self) -> Slot {
+    pub(super) fn hide(&mut self) -> Slot {
         self.names.push(Box::default());
         self.hidden.push(true);
         self.names.len() - 1
@@ -83,6 +83,8 @@ pub(super) struct Plan {
     pub(super) terms_slot: Option<Slot>,
     /// The slot of the score, for WITHSCORES.
     pub(super) score_slot: Option<Slot>,
+    /// See [`Options::loads_names`].
+    pub(super) loads_names: bool,
 }
 
 struct Builder<'a> {
@@ -106,6 +108,7 @@ pub(super) fn build(request: &Aggregate, schema: &dyn Schema, options: &Options)
         scanned: Vec::new(),
         terms_slot: None,
         score_slot: None,
+        loads_names: options.loads_names,
     };
     let mut builder =
         Builder { plan, section: Section::default(), schema, options, is_loaded: false, missing: Vec::new() };

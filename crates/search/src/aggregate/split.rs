@@ -3,7 +3,8 @@
 //!
 //! A part goes as far as a row needs no others: up to the first stage that looks at several. It runs that
 //! stage over its own rows where this leaves fewer of them; the rest begins with the same stage. Both are
-//! made of the plan of the whole, so that the slots of rows are the same.
+//! made of the plan of the whole, so that the slots of rows are the same. Loads behind that stage are the
+//! part's, into slots of their own: the rest sorts by the values before them.
 
 use super::expression::Slot;
 use super::plan::{Plan, Section};
@@ -37,9 +38,34 @@ impl Plan {
         self.stages.iter().position(is_split).unwrap_or(self.stages.len())
     }
 
+    /// Has the loads behind the split's stage read into slots of their own, which a stage in their place puts
+    /// where they belong: what stands there before is read by the stages between. Returns these loads.
+    fn take_late_loads(&mut self, at: usize) -> Vec<Stage> {
+        let (mut loads, mut has_all) = (Vec::new(), false);
+        let Some(section) = self.sections.first_mut() else { return loads };
+        for (number, (stage, of)) in self.stages.iter_mut().zip(&self.sections_of_stages).enumerate() {
+            let Stage::Load { inputs, all } = stage else { continue };
+            let (all, keeps) = (*all, has_all && self.loads_names);
+            has_all |= all;
+            if number <= at || *of != 0 {
+                continue;
+            }
+            let mut aside = std::mem::take(inputs);
+            let mut moves = Vec::with_capacity(aside.len());
+            for input in &mut aside {
+                let slot = std::mem::replace(&mut input.slot, section.hide());
+                moves.push((input.slot, slot));
+            }
+            loads.push(Stage::LoadAside { inputs: aside, all });
+            *stage = Stage::Place { moves, all, keeps };
+        }
+        loads
+    }
+
     fn into_part(mut self) -> Plan {
         let at = self.split();
-        let behind = self.stages.split_off(self.stages.len().min(at + 1));
+        let late = self.take_late_loads(at);
+        self.stages.truncate(at + 1);
         let last = if at < self.stages.len() { self.stages.pop() } else { None };
         self.sections.truncate(1);
         match last {
@@ -57,8 +83,7 @@ impl Plan {
                     stage => stage,
                 });
                 // Documents are looked at where they are, for the rows that are left.
-                let of_rows = behind.into_iter().take_while(|stage| !matches!(stage, Stage::Group(_)));
-                self.stages.extend(of_rows.filter(|stage| matches!(stage, Stage::Load { .. })));
+                self.stages.extend(late);
             }
             None => {}
         }
@@ -68,6 +93,7 @@ impl Plan {
 
     fn into_rest(mut self) -> Plan {
         let at = self.split();
+        self.take_late_loads(at);
         self.stages.drain(..at);
         self.sections_of_stages.drain(..at);
         self.scanned.clear();
@@ -80,10 +106,6 @@ impl Plan {
             }
             **grouper = rest;
         }
-        let stages = std::mem::take(&mut self.stages).into_iter();
-        let kept = stages.zip(std::mem::take(&mut self.sections_of_stages));
-        (self.stages, self.sections_of_stages) =
-            kept.filter(|(stage, _)| !matches!(stage, Stage::Load { .. })).unzip();
         self
     }
 

@@ -67,6 +67,18 @@ pub(super) enum Stage {
         inputs: Vec<Input>,
         all: bool,
     },
+    /// As `Load`, but fields that `all` adds have no slots, until `Place` gives them theirs.
+    LoadAside {
+        inputs: Vec<Input>,
+        all: bool,
+    },
+    /// Puts the values of slots into others, and fields without slots into those of their names.
+    Place {
+        moves: Vec<(Slot, Slot)>,
+        all: bool,
+        /// A slot that has a value keeps it.
+        keeps: bool,
+    },
     Apply {
         program: Program,
         slot: Slot,
