@@ -21,6 +21,14 @@ use crate::row_values::{Keys, RowValues};
 
 /// Rows of one step: with values from keys it takes some hundred microseconds.
 const STEP_ROWS: usize = 512;
+/// Values of a row up to which a step has all of its rows.
+const STEP_WIDTH: usize = 16;
+
+/// How many rows a step handles that has `most` of ordinary ones: fewer where they are wide, because a step's
+/// length is bounded by its values.
+pub(crate) fn rows_of_step(most: usize, width: usize) -> usize {
+    (most * STEP_WIDTH / width.max(STEP_WIDTH)).max(1)
+}
 
 /// See the [module docs](self).
 #[derive(Debug)]
@@ -93,14 +101,16 @@ impl Aggregation {
             return self.step_of_parts(wanted);
         };
         let (aggregating, values) = &mut **from;
-        let progress = pipeline.step(&mut KeyRows { aggregating, values, access, now_ms }, wanted, STEP_ROWS);
+        let rows = rows_of_step(STEP_ROWS, pipeline.width_max());
+        let progress = pipeline.step(&mut KeyRows { aggregating, values, access, now_ms }, wanted, rows);
         self.is_there(progress)
     }
 
     /// As [`Aggregation::step`], of an aggregation that has its parts.
     pub fn step_of_parts(&mut self, wanted: usize) -> bool {
         let Aggregation { from: From::Parts(parts), pipeline, .. } = self else { return false };
-        let progress = pipeline.step(&mut PartRows(parts), wanted, STEP_ROWS);
+        let rows = rows_of_step(STEP_ROWS, pipeline.width_max());
+        let progress = pipeline.step(&mut PartRows(parts), wanted, rows);
         self.is_there(progress)
     }
 

@@ -19,6 +19,7 @@ use martlet_search::schema::Language;
 use martlet_search::searching::{Context, Found, Searching};
 
 use crate::access::Access;
+use crate::aggregation::rows_of_step;
 use crate::index::KeyIndex;
 use crate::loading::{FieldOrder, Loaded, Loader, NamedValue, Nature, Read, SortReader};
 
@@ -173,7 +174,8 @@ impl Run {
             }
             Phase::Loading { hits, fields } => {
                 let mut shaped_bytes = 0;
-                for hit in hits.by_ref().take(LOADED_ROWS) {
+                let rows = rows_of_step(LOADED_ROWS, self.request.returned.fields.len());
+                for hit in hits.by_ref().take(rows) {
                     let fields = fields.as_mut();
                     let fields = fields.and_then(|fields| {
                         fields.of(

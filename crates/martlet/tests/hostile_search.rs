@@ -196,6 +196,21 @@ fn long_and_deep_queries_are_refused() {
     names.iter().for_each(|name| params.extend([name.as_str(), "1"]));
     params.extend(["DIALECT", "2"]);
     answer(&mut client, &params);
+    for (before, text) in [
+        (&["FT.SEARCH", "i", "*", "RETURN"][..], "RETURN is limited to 1024 fields"),
+        (&["FT.SEARCH", "i", "*", "SUMMARIZE", "FIELDS"], "RETURN is limited to 1024 fields"),
+        (&["FT.AGGREGATE", "i", "*", "LOAD"], "LOAD is limited to 1024 fields"),
+    ] {
+        let with = |count: usize| {
+            let number = count.to_string();
+            let named = names[..count].iter().map(String::as_str);
+            before.iter().copied().chain([&*number]).chain(named).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(refusal(&mut client, &with(names.len())), text);
+        // SUMMARIZE wants fields of the schema.
+        let is_read = !before.contains(&"SUMMARIZE");
+        assert_eq!(answer(&mut client, &with(1024)).is_error(), !is_read, "{before:?}");
+    }
     assert_eq!(ask(&mut client, "FT.SEARCH i b NOCONTENT").items().map(<[Reply]>::len), Some(2));
     besieged.end();
 }

@@ -174,6 +174,11 @@ impl Pipeline {
         }
     }
 
+    /// The most properties that a row has on its way, but for those of LOAD *.
+    pub fn width_max(&self) -> usize {
+        self.plan.sections.iter().map(|section| section.names.len()).max().unwrap_or(0)
+    }
+
     /// The slot for the terms of the query that a document matched, an array; none: they are not wanted.
     pub fn terms_slot(&self) -> Option<Slot> {
         self.plan.terms_slot

@@ -11,6 +11,7 @@ use super::sort::{Key, Sorter};
 use super::stage::{Input, InputSource, Options, Schema, Stage};
 use crate::Error;
 use crate::request::Arrange;
+use crate::schema::MAX_FIELDS;
 use std::collections::HashMap;
 
 /// The property that ADDSCORES adds.
@@ -232,6 +233,9 @@ impl Builder<'_> {
             // The path of a field of the schema is the schema's.
             let path = self.schema.property(&field.path).map_or(field.path.clone(), |property| property.path);
             inputs.push(Input { slot, name: field.name.clone(), path, source: InputSource::Document });
+            if self.section.names.len() > MAX_FIELDS {
+                return Err(Error::new(format!("LOAD is limited to {MAX_FIELDS} fields")));
+            }
         }
         if !inputs.is_empty() {
             self.push(Stage::Load { inputs, all: false });

@@ -4,7 +4,7 @@ use super::filter::{GeoFilter, NumericFilter, filter, geo_filter};
 use super::returned::{Returned, highlight, returned, summarize};
 use crate::Error;
 use crate::arguments::{self, Numbers};
-use crate::schema::Language;
+use crate::schema::{Language, MAX_FIELDS};
 use std::collections::HashSet;
 
 /// The greatest dialect.
@@ -257,6 +257,9 @@ impl<'a> Parser<'a> {
                 return Err(Error::new("RETURN is not supported on FT.AGGREGATE"));
             }
             returned(arguments, &mut self.output.returned)?;
+        }
+        if self.output.returned.fields.len() > MAX_FIELDS {
+            return Err(Error::new(format!("RETURN is limited to {MAX_FIELDS} fields")));
         }
         Ok(())
     }
