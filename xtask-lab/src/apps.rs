@@ -1,7 +1,8 @@
 //! `./x apps`: applications that run on Redis each do real work on redis-server and on Martlet. A script
 //! under tests/apps prints its results, without the parts that differ from run to run; both servers must give
 //! the same text. Applications are installed from their languages' registries into `target/apps/`, at exact
-//! versions.
+//! versions. One that searches needs RediSearch at its peer, which redis-server has only from version 8 on:
+//! its output is recorded under tests/apps, from a Redis Stack that `--search-peer` names.
 
 use martlet_testkit::server::Server;
 use std::error::Error;
@@ -22,6 +23,13 @@ pub struct Options {
     /// The server that is right by definition.
     #[arg(long, default_value = "redis-server")]
     peer: PathBuf,
+    /// A server with RediSearch: the peer of the applications that search [default: what they printed on one,
+    /// as recorded in tests/apps].
+    #[arg(long)]
+    search_peer: Option<PathBuf>,
+    /// Records what the search peer prints.
+    #[arg(long, requires = "search_peer")]
+    record: bool,
     /// Only these applications.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(APPLICATIONS.iter().map(|a| a.name)))]
     only: Vec<String>,
@@ -33,6 +41,8 @@ struct Application {
     language: Language,
     /// Exact versions of it and of its script's further needs, in the form of the language's installer.
     packages: &'static [&'static str],
+    /// Its peer needs RediSearch.
+    searches: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -43,32 +53,71 @@ enum Language {
     Java,
 }
 
+const fn application(
+    name: &'static str,
+    language: Language,
+    packages: &'static [&'static str],
+) -> Application {
+    Application { name, language, packages, searches: false }
+}
+
+const fn searching(name: &'static str, language: Language, packages: &'static [&'static str]) -> Application {
+    Application { name, language, packages, searches: true }
+}
+
 const APPLICATIONS: &[Application] = &[
-    Application { name: "rq", language: Language::Python, packages: &["rq==3.0.0", "redis==8.1.0"] },
-    Application {
-        name: "celery",
-        language: Language::Python,
-        packages: &["celery==5.7.0", "kombu==5.7.0", "redis==8.1.0", "packaging==25.0"],
-    },
-    Application {
-        name: "django-redis",
-        language: Language::Python,
-        packages: &["django-redis==7.0.0", "Django==5.2.19", "redis==8.1.0"],
-    },
-    Application {
-        name: "redis-locks",
-        language: Language::Python,
-        packages: &["redis==8.1.0", "python-redis-lock==4.0.1", "redlock-py==1.0.8"],
-    },
-    Application { name: "bullmq", language: Language::Node, packages: &["bullmq@6.7.0", "ioredis@6.0.0"] },
-    Application { name: "redlock", language: Language::Node, packages: &["redlock@4.2.0", "ioredis@6.0.0"] },
-    Application {
-        name: "rate-limiter-flexible",
-        language: Language::Node,
-        packages: &["rate-limiter-flexible@11.4.0", "ioredis@6.0.0", "redis@6.3.1"],
-    },
-    Application { name: "sidekiq", language: Language::Ruby, packages: &["sidekiq:6.4.1", "redis:4.8.0"] },
-    Application { name: "redisson", language: Language::Java, packages: &["org.redisson:redisson:3.40.2"] },
+    application("rq", Language::Python, &["rq==3.0.0", "redis==8.1.0"]),
+    application(
+        "celery",
+        Language::Python,
+        &["celery==5.7.0", "kombu==5.7.0", "redis==8.1.0", "packaging==25.0"],
+    ),
+    application("django-redis", Language::Python, &["django-redis==7.0.0", "Django==5.2.19", "redis==8.1.0"]),
+    application(
+        "redis-locks",
+        Language::Python,
+        &["redis==8.1.0", "python-redis-lock==4.0.1", "redlock-py==1.0.8"],
+    ),
+    application("bullmq", Language::Node, &["bullmq@6.7.0", "ioredis@6.0.0"]),
+    application("redlock", Language::Node, &["redlock@4.2.0", "ioredis@6.0.0"]),
+    application(
+        "rate-limiter-flexible",
+        Language::Node,
+        &["rate-limiter-flexible@11.4.0", "ioredis@6.0.0", "redis@6.3.1"],
+    ),
+    application("sidekiq", Language::Ruby, &["sidekiq:6.4.1", "redis:4.8.0"]),
+    application("redisson", Language::Java, &["org.redisson:redisson:3.40.2"]),
+    searching("redisvl", Language::Python, &["redisvl==0.28.0", "redis==7.1.0", "numpy==2.4.6"]),
+    searching(
+        "redis-om",
+        Language::Python,
+        &["redis-om==1.2.0", "redisvl==0.28.0", "redis==8.1.0", "numpy==2.4.6"],
+    ),
+    searching("redis-om-node", Language::Node, &["redis-om@0.4.7", "redis@4.7.1"]),
+    // Its asynchronous store does not run with later versions of RedisVL.
+    searching(
+        "langgraph-redis",
+        Language::Python,
+        &[
+            "langgraph-checkpoint-redis==0.5.2",
+            "langgraph==1.2.24",
+            "langchain-core==1.8.3",
+            "redisvl==0.17.0",
+            "redis==7.1.0",
+            "numpy==2.4.6",
+        ],
+    ),
+    searching(
+        "langchain-redis",
+        Language::Python,
+        &[
+            "langchain-redis==0.2.6",
+            "langchain-core==1.8.3",
+            "redisvl==0.28.0",
+            "redis==7.1.0",
+            "numpy==2.4.6",
+        ],
+    ),
 ];
 
 /// Runs every application on both servers and compares; one that fails does not keep the others from running.
@@ -86,7 +135,7 @@ pub fn run(options: &Options) -> Outcome {
             continue;
         }
         let Some(folder) = application.install()? else { continue };
-        tally.note(application.name, application.compare(&folder, &program, &options.peer));
+        tally.note(application.name, application.compare(&folder, &program, options));
     }
     tally.outcome()
 }
@@ -114,14 +163,33 @@ impl Application {
         root().join("tests/apps").join(self.name).with_extension(ending)
     }
 
-    fn compare(&self, folder: &Path, program: &Path, peer: &Path) -> Outcome {
-        let no_arguments: &[&str] = &[];
-        let expected = self.transcript(folder, &Server::start(peer, no_arguments)?)?;
+    /// What an application that searches printed at its peer.
+    fn record(&self) -> PathBuf {
+        root().join("tests/apps").join(self.name).with_extension("expected")
+    }
+
+    fn compare(&self, folder: &Path, program: &Path, options: &Options) -> Outcome {
+        let expected = self.expected(folder, options)?;
         let ours = self.transcript(folder, &Server::start(program, &["server"])?)?;
         match first_difference(&expected, &ours) {
             None => Ok(()),
             Some(difference) => Err(difference.into()),
         }
+    }
+
+    /// What is right to print.
+    fn expected(&self, folder: &Path, options: &Options) -> Result<String, Box<dyn Error>> {
+        let peer = match (&options.search_peer, self.searches) {
+            (_, false) => &options.peer,
+            (Some(peer), true) => peer,
+            (None, true) => return xtask::run::text_of(&self.record()),
+        };
+        let no_arguments: &[&str] = &[];
+        let expected = self.transcript(folder, &Server::start(peer, no_arguments)?)?;
+        if options.record && self.searches {
+            std::fs::write(self.record(), &expected)?;
+        }
+        Ok(expected)
     }
 
     /// The script's output when it runs on a server.
@@ -250,9 +318,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_application_has_a_script_and_exact_versions() {
+    fn every_application_has_its_files_and_exact_versions() {
         for application in APPLICATIONS {
             assert!(application.source().exists(), "{}", application.name);
+            assert_eq!(application.record().exists(), application.searches, "{}", application.name);
             for package in application.packages {
                 let version = package.rsplit(['=', '@', ':']).next().unwrap_or_default();
                 assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{package}");

@@ -8,7 +8,8 @@ use super::score::Explanation;
 use crate::index::DocId;
 use crate::index::sortables::{Sortable, SortableRef};
 
-/// By what matches are ordered. Among equals the document that came into the index first is first.
+/// By what matches are ordered. Among equals the document that came into the index first is first; it is last
+/// where the greatest value is first.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Ranking {
     /// The greatest score first.
@@ -53,6 +54,17 @@ pub struct Ranks<'a> {
 }
 
 impl Ranking {
+    /// The order of equals, by their numbers in the index.
+    fn by_age(self, a: u64, b: u64) -> Ordering {
+        match self {
+            Ranking::Distance { descending: true }
+            | Ranking::FurtherDistance { descending: true, .. }
+            | Ranking::Number { descending: true, .. }
+            | Ranking::Sortable { descending: true, .. } => b.cmp(&a),
+            _ => a.cmp(&b),
+        }
+    }
+
     /// The order of two results; equal ones are in any order.
     pub fn compare(self, a: Ranks<'_>, b: Ranks<'_>) -> Ordering {
         match self {
@@ -207,7 +219,7 @@ impl Best {
                 by_value(number(found, field), value(last.sortable.as_ref()), descending)
             }
         };
-        order.then(found.rank.sequence.cmp(&last.sequence)) == Ordering::Less
+        order.then(self.ranking.by_age(found.rank.sequence, last.sequence)) == Ordering::Less
     }
 
     /// The hits in order, without the first `offset`.
@@ -265,7 +277,7 @@ fn by_value(a: SortableRef<'_>, b: SortableRef<'_>, descending: bool) -> Orderin
 impl Ord for Ranked {
     fn cmp(&self, other: &Self) -> Ordering {
         let (a, b) = (&self.hit, &other.hit);
-        self.ranking.compare(a.ranks(), b.ranks()).then(a.sequence.cmp(&b.sequence))
+        self.ranking.compare(a.ranks(), b.ranks()).then(self.ranking.by_age(a.sequence, b.sequence))
     }
 }
 

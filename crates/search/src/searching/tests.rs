@@ -20,7 +20,7 @@ impl analysis::Document for Fields {
 }
 
 const SCHEMA: &str = "i SCHEMA t TEXT b TEXT n NUMERIC g TAG v VECTOR FLAT 6 TYPE FLOAT32 DIM 1 DISTANCE_METRIC \
-                      L2 s TEXT SORTABLE ns NUMERIC SORTABLE";
+                      L2 s TEXT SORTABLE ns NUMERIC SORTABLE none NUMERIC SORTABLE";
 
 fn fields(at: usize) -> Fields {
     let text = |text: &str| text.as_bytes().to_vec();
@@ -95,6 +95,10 @@ fn options_narrow_and_order_the_results() {
         ("hello", "SORTBY s", "3 d2 d1 d3"),
         ("hello", "SORTBY ns", "3 d3 d1 d2"),
         ("hello", "SORTBY g DESC", "3 d3 d2 d1"),
+        // Without a value for the field all are equal.
+        ("hello", "SORTBY none", "3 d1 d2 d3"),
+        ("hello", "SORTBY none DESC", "3 d3 d2 d1"),
+        ("hello", "SORTBY none DESC LIMIT 0 1", "3 d3"),
         ("hello", "SORTBY g LIMIT 1 1", "3 d2"),
         ("hello", "FILTER nope 0 1", "0"),
         ("hello", "FILTER t 0 1", "0"),
