@@ -15,7 +15,7 @@ pub static COMMANDS: &[&ServerCommand] = &[&CONFIG];
 
 static CONFIG: ServerCommand = command("ft.config", -3, config as ServerHandler)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::EXCLUSIVE))
-    .acl(Acl::SEARCH)
+    .acl(Acl::SEARCH.with(Acl::ADMIN))
     .syntax("action option ?value")
     .doc(GROUP, "1.0.0", "O(1)", "Shows, sets and describes the parameters of search");
 

@@ -46,6 +46,9 @@ const fn change_command(name: &'static str, arity: i32, syntax: &'static str) ->
         .acl(Acl::WRITE.with(Acl::SEARCH))
 }
 
+/// The categories of a command that drops an index, as in Redis 8.
+const DROPS: Acl = Acl::WRITE.with(Acl::SEARCH).with(Acl::SLOW).with(Acl::DANGEROUS);
+
 static CREATE: ServerCommand =
     change_command("ft.create", -5, CREATE_SYNTAX).flags(CHANGES.with(Flags::DENYOOM)).doc(
         GROUP,
@@ -65,13 +68,13 @@ static ALTER: ServerCommand =
             "O(N) where N is the number of keys in the keyspace",
             "Adds a field to an index.",
         );
-static DROP_INDEX: ServerCommand = change_command("ft.dropindex", -2, "index ?DD").doc(
+static DROP_INDEX: ServerCommand = change_command("ft.dropindex", -2, "index ?DD").acl(DROPS).doc(
     GROUP,
     "2.0.0",
     "O(1), or O(N) for N documents that are deleted",
     "Drops an index, and with DD its documents.",
 );
-static DROP_INDEX_IFX: ServerCommand = change_command("ft._dropindexifx", -2, "index ?DD").doc(
+static DROP_INDEX_IFX: ServerCommand = change_command("ft._dropindexifx", -2, "index ?DD").acl(DROPS).doc(
     GROUP,
     "2.0.0",
     "As FT.DROPINDEX",
@@ -102,7 +105,7 @@ static ALIAS_DEL_IFX: ServerCommand = change_command("ft._aliasdelifx", 2, "alia
 
 static LIST: ServerCommand = command("ft._list", 1, list as ServerHandler)
     .flags(Flags::READONLY.with(Flags::ADMIN))
-    .acl(Acl::READ.with(Acl::SEARCH))
+    .acl(Acl::READ.with(Acl::SEARCH).with(Acl::ADMIN).with(Acl::SLOW))
     .doc(GROUP, "2.0.0", "O(1)", "Returns the names of all indexes.");
 
 fn list(call: &mut Call<'_>) -> Outcome {

@@ -20,14 +20,14 @@ pub static COMMANDS: &[&ServerCommand] = &[&TAG_VALUES, &TAG_VALUES_PART];
 
 static TAG_VALUES: ServerCommand = command("ft.tagvals", 3, tag_values as ServerHandler)
     .flags(Flags::READONLY.with(Flags::WALK))
-    .acl(Acl::READ.with(Acl::SEARCH).with(Acl::DANGEROUS))
+    .acl(Acl::READ.with(Acl::SEARCH).with(Acl::ADMIN).with(Acl::DANGEROUS))
     .syntax("index field_name")
     .doc(GROUP, "1.0.0", "O(N)", "Returns the distinct tags indexed in a Tag field");
 
 /// A node's part of FT.TAGVALS, for the node that a client has asked.
 static TAG_VALUES_PART: ServerCommand = command("_ft.tagvals", 4, tag_values_part as ServerHandler)
     .flags(Flags::READONLY.with(Flags::WALK))
-    .acl(Acl::READ.with(Acl::SEARCH).with(Acl::DANGEROUS))
+    .acl(Acl::READ.with(Acl::SEARCH).with(Acl::ADMIN).with(Acl::DANGEROUS))
     .syntax("slots:i index field_name")
     .doc(GROUP, "8.0.0", "O(N)", "Returns the tags of a node's part of an index, for another node.");
 
