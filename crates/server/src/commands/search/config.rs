@@ -223,11 +223,14 @@ fn read(kind: Kind, parameter: &str, cursor: &mut Cursor<'_>) -> Result<Vec<u8>,
             };
         }
         Kind::Word(error) => {
-            let word = cursor.string().map_err(refused)?.to_vec();
-            let known = crate::config::find(parameter.as_bytes()).map(|parameter| parameter.kind);
-            let is_known = matches!(known, Some(crate::config::Kind::OneOf(words))
-                if words.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(&word)));
-            return if is_known { Ok(word) } else { Err(Error::Fixed(error)) };
+            let word = cursor.string().map_err(refused)?;
+            let Some(crate::config::Kind::OneOf(words)) =
+                crate::config::find(parameter.as_bytes()).map(|parameter| parameter.kind)
+            else {
+                return Err(Error::Fixed(error));
+            };
+            let known = words.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(word));
+            return known.map(|known| known.as_bytes().to_vec()).ok_or(Error::Fixed(error));
         }
         Kind::Results => match cursor.i64(i64::MIN).map_err(refused)? {
             negative if negative < 0 => RESULTS_MAX,
