@@ -9,10 +9,13 @@ use std::sync::Arc;
 
 use martlet_search::Error;
 use martlet_search::aggregate::batch::Batch;
-use martlet_search::aggregate::pipeline::{Input, Pipeline, Progress, Role, Shown, SlotOf, Source as Rows};
+use martlet_search::aggregate::pipeline::{
+    Input, Pipeline, Processor, Progress, Role, Shown, SlotOf, Source as Rows,
+};
 use martlet_search::aggregate::request::Aggregate;
 use martlet_search::aggregate::rows::Reading;
 use martlet_search::aggregating::{Aggregating, Means};
+use martlet_search::exec::profile::Profile;
 use martlet_search::searching::Context;
 
 use crate::access::Access;
@@ -87,6 +90,28 @@ impl Aggregation {
     /// They are too many.
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         self.pipeline.encode(self.is_partial)
+    }
+
+    /// Measures the aggregation from now on.
+    pub fn measure(&mut self) {
+        self.pipeline.measure();
+    }
+
+    /// The steps to the rows of one that was measured.
+    pub fn processors(&self) -> Vec<Processor> {
+        match &self.from {
+            From::Index(from) => self.pipeline.processors(&from.0.processors()),
+            From::Parts(_) => self.pipeline.processors(&[]),
+        }
+    }
+
+    /// The parts of the query of an aggregation that was measured, to be looked at; none if its rows come
+    /// from other servers. With `limited` a pattern shows the number of its names.
+    pub fn profile(&self, limited: bool) -> Option<Profile> {
+        let From::Index(from) = &self.from else { return None };
+        let processors = self.pipeline.processors(&[]);
+        let index = processors.first()?;
+        Some(from.0.profile(limited, index.time, index.rows))
     }
 
     /// Whether a step may take long.

@@ -6,6 +6,7 @@
 //! document by a number, and a document that has changed since is gone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use martlet_base::hash::hash_bytes;
 
@@ -15,6 +16,7 @@ use crate::aggregate::expression::Slot;
 use crate::aggregate::pipeline::{Input, InputSource, Options, Pipeline, Property, Role, Schema};
 use crate::aggregate::request::Aggregate;
 use crate::aggregate::value::Value;
+use crate::exec::profile::Profile;
 use crate::exec::{DistanceField, Distances, Evaluation, Found, Match, Scores};
 use crate::index::DocId;
 use crate::index::bits::Bits;
@@ -177,6 +179,21 @@ impl Aggregating {
     /// See [`Evaluation::has_long_steps`].
     pub fn has_long_steps(&self) -> bool {
         self.evaluation.has_long_steps()
+    }
+
+    /// The parts of the query, whose evaluation took `time` and found `found` documents.
+    pub fn profile(&self, limited: bool, time: Duration, found: u64) -> Profile {
+        self.evaluation.profile(limited, time, found)
+    }
+
+    /// RediSearch's names for the steps between the index and the pipeline.
+    pub fn processors(&self) -> Vec<&'static str> {
+        let is_distance = |(_, origin): &(Slot, Origin)| matches!(origin, Origin::Distance(_));
+        let steps = [
+            (self.columns.iter().any(is_distance), "Metrics Applier"),
+            (self.evaluation.has_scores(), "Scorer"),
+        ];
+        steps.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name).collect()
     }
 
     /// Adds at most `most` rows, after a step of the search if none is left from the one before. Returns

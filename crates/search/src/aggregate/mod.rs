@@ -4,6 +4,7 @@ pub mod batch;
 pub mod expression;
 mod group;
 mod key;
+mod measure;
 pub mod pipeline;
 mod plan;
 mod reducers;

@@ -5,6 +5,7 @@
 
 use super::batch::Batch;
 use super::expression::{Program, Row, Scratch, Slot};
+use super::measure::{Began, Measured};
 use super::plan::{self, Plan};
 use super::request::Aggregate;
 use super::rows::{self, Reading};
@@ -12,6 +13,7 @@ use super::stage::Stage;
 use super::value::Value;
 use crate::Error;
 
+pub use super::measure::Processor;
 pub use super::split::Role;
 pub use super::stage::{Input, InputSource, Options, Property, Schema};
 
@@ -80,6 +82,7 @@ pub struct Pipeline {
     /// The slots that are wanted of a part's rows; none: all.
     wanted: Option<Vec<Slot>>,
     counted: Counted,
+    measured: Option<Box<Measured>>,
 }
 
 /// How many rows of the source there were up to each result, where results come while rows are read. With a
@@ -158,7 +161,19 @@ impl Pipeline {
             memory_max_bytes: options.memory_max_bytes,
             total: 0,
             counted: Counted { is_by_result, ..Counted::default() },
+            measured: None,
         })
+    }
+
+    /// Measures the stages from now on.
+    pub fn measure(&mut self) {
+        self.measured = Some(Box::new(Measured::new(self.plan.stages.len())));
+    }
+
+    /// The steps to the rows with what was measured; `of_source` has those between the index and the stages.
+    pub fn processors(&self, of_source: &[&str]) -> Vec<Processor> {
+        let of = |measured: &Measured| measured.processors(&self.plan.stages, of_source);
+        self.measured.as_deref().map(of).unwrap_or_default()
     }
 
     /// What rows must have when the source adds them.
@@ -287,8 +302,10 @@ impl Pipeline {
         }
         let mut batch = std::mem::take(&mut self.batch);
         batch.clear(self.width(0));
+        let began = Began::now(self.measured.as_deref());
         let has_more = source.fill(&mut batch, most)?;
         let rows = batch.len();
+        Measured::add(&mut self.measured, None, began, rows);
         self.counted.begin(&batch, self.total);
         self.total = self.total_of_parts.unwrap_or(self.total + rows as u64);
         self.pass(0, &mut batch, source)?;
@@ -307,6 +324,7 @@ impl Pipeline {
         }
         let mut batch = std::mem::take(&mut self.batch);
         let section = self.plan.sections_of_stages.get(index).copied().unwrap_or(0);
+        let began = Began::now(self.measured.as_deref());
         let is_empty = match self.plan.stages.get_mut(index) {
             Some(Stage::Group(grouper)) => {
                 self.total = grouper.len() as u64;
@@ -319,6 +337,7 @@ impl Pipeline {
             }
             _ => true,
         };
+        Measured::add(&mut self.measured, Some(index), began, batch.len());
         self.pass(index + 1, &mut batch, source)?;
         self.batch = batch;
         if is_empty {
@@ -353,6 +372,7 @@ impl Pipeline {
             let section = self.plan.sections_of_stages.get(index).copied().unwrap_or(0);
             let terms_slot = terms_slot.filter(|_| section == 0);
             let Some(stage) = self.plan.stages.get_mut(index) else { break };
+            let (began, mut is_absorbed) = (Began::now(self.measured.as_deref()), false);
             match stage {
                 Stage::Load { inputs, all } => {
                     let names = self.plan.sections.get(section);
@@ -376,14 +396,19 @@ impl Pipeline {
                 }
                 Stage::Group(grouper) => {
                     grouper.absorb(batch)?;
-                    return failure.map_or_else(|| self.check_memory(), |(_, error)| Err(error));
+                    is_absorbed = true;
                 }
                 Stage::Sort(sorter) => {
                     sorter.absorb(batch);
-                    return failure.map_or_else(|| self.check_memory(), |(_, error)| Err(error));
+                    is_absorbed = true;
                 }
                 Stage::Limit { skipped, left } => limit(skipped, left, batch),
                 Stage::Count => batch.clear(0),
+            }
+            let handed_on = if is_absorbed { 0 } else { batch.len() };
+            Measured::add(&mut self.measured, Some(index), began, handed_on);
+            if is_absorbed {
+                return failure.map_or_else(|| self.check_memory(), |(_, error)| Err(error));
             }
         }
         self.results_bytes += batch.bytes();

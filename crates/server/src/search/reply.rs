@@ -77,13 +77,8 @@ fn write_pairs(request: &Search, summary: Summary, reply: &mut Reply, write_rows
     end_map(summary.is_partial.then_some(TIMED_OUT), reply);
 }
 
-/// The map of all results, up to the first of `rows`.
-pub(super) fn begin_map(total: u64, format: Format, rows: usize, reply: &mut Reply) {
-    reply.map(5);
-    begin_pairs(total, format, rows, reply);
-}
-
-fn begin_pairs(total: u64, format: Format, rows: usize, reply: &mut Reply) {
+/// The pairs of all results behind the map's head, up to the first of `rows`.
+pub(super) fn begin_pairs(total: u64, format: Format, rows: usize, reply: &mut Reply) {
     reply.simple("attributes");
     reply.array(0);
     reply.simple("total_results");

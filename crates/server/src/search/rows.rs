@@ -9,7 +9,7 @@ use martlet_search::aggregate::pipeline::Shown;
 use martlet_search::aggregate::value::Value;
 use martlet_search::request::Format;
 
-use super::reply::{begin_map, end_map, write_value};
+use super::reply::{begin_pairs, end_map, write_value};
 
 /// What rows show beside their properties.
 #[derive(Copy, Clone)]
@@ -33,6 +33,26 @@ impl Layout {
 
 /// Writes the first `count` of an aggregation's rows that are ready, and gives them up.
 pub fn write(aggregation: &mut Aggregation, count: usize, warning: Option<&str>, reply: &mut Reply) {
+    if reply.is_resp3() {
+        reply.map(5);
+    }
+    write_pairs(aggregation, count, warning, reply);
+}
+
+/// As [`write`] of all rows in RESP3, with a further pair that `more` writes.
+pub fn write_with(
+    aggregation: &mut Aggregation,
+    warning: Option<&str>,
+    reply: &mut Reply,
+    more: impl FnOnce(&mut Reply),
+) {
+    reply.map(6);
+    write_pairs(aggregation, usize::MAX, warning, reply);
+    more(reply);
+}
+
+/// Rows behind the head of a map of RESP3, or the whole reply of RESP2.
+fn write_pairs(aggregation: &mut Aggregation, count: usize, warning: Option<&str>, reply: &mut Reply) {
     let request = aggregation.request();
     let layout = Layout {
         format: request.query.format,
@@ -44,7 +64,7 @@ pub fn write(aggregation: &mut Aggregation, count: usize, warning: Option<&str>,
     let count = count.min(aggregation.ready());
     let total = aggregation.take_total(count);
     if reply.is_resp3() {
-        begin_map(total, layout.format, count, reply);
+        begin_pairs(total, layout.format, count, reply);
         aggregation.take(count, |row| write_map(&row, layout, reply));
         end_map(warning, reply);
     } else {

@@ -9,6 +9,7 @@ mod functions;
 mod geo;
 mod parse;
 mod text;
+mod title;
 mod token;
 
 pub use functions::Function;

@@ -263,3 +263,34 @@ fn memory_is_limited() {
         assert_eq!(run_with(&mut documents(3000), text, &few).expect_err(text), TEXT);
     }
 }
+
+#[test]
+fn each_stage_counts_the_rows_that_it_hands_on() {
+    let measured = |text: &str| {
+        let mut source = documents(2_000);
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let request = Aggregate::parse(&words, &Limits::default()).unwrap();
+        let mut pipeline = Pipeline::new(&request, &source, &options()).unwrap();
+        assert_eq!(pipeline.processors(&[]), [], "nothing is measured unasked");
+        pipeline.measure();
+        source.scanned = pipeline.scanned().to_vec();
+        while pipeline.step(&mut source, usize::MAX, 300).unwrap() != Progress::Done {}
+        let steps = pipeline.processors(&["Scorer"]).into_iter();
+        steps.map(|step| format!("{} {}", step.name, step.rows)).collect::<Vec<_>>().join(", ")
+    };
+    for (text, wanted) in [
+        ("*", "Index 2000, Scorer 2000"),
+        (
+            "* LOAD 1 @x APPLY @n*2 AS m FILTER @m>1998 SORTBY 1 @m LIMIT 5 10",
+            "Index 2000, Scorer 2000, Loader 2000, Projector - Operator * 2000, Filter - Predicate > 1000, \
+             Sorter 15, Pager/Limiter 10",
+        ),
+        (
+            "* GROUPBY 1 @t FILTER @t=='T1'",
+            "Index 2000, Scorer 2000, Loader 2000, Grouper 3, Filter - Predicate == 1",
+        ),
+        ("* LIMIT 0 0", "Index 2000, Scorer 2000, Counter 1"),
+    ] {
+        assert_eq!(measured(text), wanted, "{text}");
+    }
+}

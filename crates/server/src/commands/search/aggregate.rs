@@ -1,8 +1,10 @@
 //! FT.AGGREGATE and FT.CURSOR.
 
+use std::sync::Arc;
+
 use martlet_client::resp::Reply as Answer;
 use martlet_command::{Acl, Error, Flags, Outcome, command};
-use martlet_indexes::{Access, Aggregation};
+use martlet_indexes::{Access, Aggregation, KeyIndex};
 use martlet_protocol::reply::Reply;
 use martlet_search::aggregate::pipeline::Role;
 use martlet_search::aggregate::request::Aggregate;
@@ -57,12 +59,7 @@ static CURSOR: ServerCommand = command("ft.cursor", -4, cursor as ServerHandler)
 
 fn aggregate(call: &mut Call<'_>) -> Outcome {
     let words: Vec<&[u8]> = call.args.iter().collect();
-    let index = readable_index(call, words[1])?;
-    let limits = limits(call);
-    let request = Aggregate::parse(&words[2..], &limits).map_err(text)?;
-    let name = String::from_utf8_lossy(words[1]);
-    let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
-    index.count_dialect(request.query.dialect);
+    let (index, request) = parse(call, words[1], &words[2..])?;
     let means = means(call);
     let limit = time_limit(call, request.query.timeout_ms);
     let terms = request.cursor.map(|cursor| Terms { count: cursor.count as usize, idle_ms: cursor.idle_ms });
@@ -82,6 +79,23 @@ fn aggregate(call: &mut Call<'_>) -> Outcome {
     job::run(call, reading, limit)
 }
 
+/// The index of a name, and the request of the words from the query on.
+///
+/// # Errors
+/// RediSearch's, for the words and for an index that is not there.
+pub(super) fn parse(
+    call: &mut Call<'_>,
+    name: &[u8],
+    words: &[&[u8]],
+) -> Result<(Arc<KeyIndex>, Aggregate), Error> {
+    let index = readable_index(call, name)?;
+    let request = Aggregate::parse(words, &limits(call)).map_err(text)?;
+    let name = String::from_utf8_lossy(name);
+    let index = index.ok_or_else(|| Error::Text(format!("{name}: no such index")))?;
+    index.count_dialect(request.query.dialect);
+    Ok((index, request))
+}
+
 /// The limits of an aggregation, and its chance.
 pub(super) fn means(call: &mut Call<'_>) -> Means {
     Means {
@@ -91,7 +105,7 @@ pub(super) fn means(call: &mut Call<'_>) -> Means {
     }
 }
 
-fn text(error: martlet_search::Error) -> Error {
+pub(super) fn text(error: martlet_search::Error) -> Error {
     Error::Text(error.to_string())
 }
 

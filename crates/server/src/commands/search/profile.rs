@@ -1,20 +1,20 @@
-//! FT.PROFILE: a search, and then what each part of its query finds by itself.
+//! FT.PROFILE: a search or an aggregation, and then what each part of its query finds by itself.
 
 use std::time::{Duration, Instant};
 
 use martlet_base::clock::monotonic;
 use martlet_command::{Acl, Error, Flags, Outcome, command};
-use martlet_indexes::{Access, Profiled, Results, Run};
+use martlet_indexes::{Access, Aggregation, Profiled, Results, Run};
 use martlet_protocol::reply::Reply;
-use martlet_search::exec::profile::{Part, Parts};
+use martlet_search::aggregate::pipeline::Role;
+use martlet_search::exec::profile::{Part, Parts, Profile};
 use martlet_search::request::Search;
 
-use super::{GROUP, find, shards, text_line};
+use super::{GROUP, aggregate, context, find, shards, text_line, time_limit};
 use crate::commands::{Call, ServerCommand, ServerHandler};
 use crate::search::job::{self, Job, TIMED_OUT};
 use crate::search::nodes::{Nodes, PartOf};
-use crate::search::parts;
-use crate::search::reply;
+use crate::search::{parts, reply, rows};
 
 /// The error of a search without a profile.
 const NO_PROFILE: &str = "ERR there is no profile";
@@ -38,24 +38,31 @@ fn profile(call: &mut Call<'_>) -> Outcome {
     let is = |at: usize, word: &str| {
         words.get(at).is_some_and(|given: &&[u8]| given.eq_ignore_ascii_case(word.as_bytes()))
     };
-    match (is(2, "SEARCH"), is(2, "AGGREGATE")) {
-        (true, _) => {}
-        (_, true) => return Err(Error::Fixed("ERR FT.PROFILE of AGGREGATE is not supported")),
-        _ => return Err(Error::Fixed("No `SEARCH` or `AGGREGATE` provided")),
+    if !is(2, "SEARCH") && !is(2, "AGGREGATE") {
+        return Err(Error::Fixed("No `SEARCH` or `AGGREGATE` provided"));
     }
     let limited = is(3, "LIMITED");
     let at = if limited { 4 } else { 3 };
     if !is(at, "QUERY") {
         return Err(Error::Fixed("The QUERY keyword is expected"));
     }
-    let (index, request) = find::parse(call, words[1], &words[at + 1..])?;
-    let parsing = began.elapsed();
+    let has_cursor = words.iter().skip(at + 2).any(|word| word.eq_ignore_ascii_case(b"WITHCURSOR"));
+    if has_cursor {
+        return Err(Error::Fixed("FT.PROFILE does not support cursor"));
+    }
+    let rest = &words[at + 1..];
+    let mut clock = Clock::new(began, call);
+    if is(2, "AGGREGATE") {
+        return profile_aggregate(call, (words[1], rest), limited, clock);
+    }
+    let (index, request) = find::parse(call, words[1], rest)?;
+    clock.parsing = began.elapsed();
     let (run, limit) = find::plan(call, index, request)?;
     if let Some(nodes) = Nodes::of(call)? {
         shards::ask(call, nodes, &run, limited, at + 1);
         return Ok(());
     }
-    job::run(call, Profiling::new(call, run, limited, began, parsing), limit)
+    job::run(call, Profiling::new(run, limited, clock), limit)
 }
 
 /// A node's part of FT.PROFILE, for the node that a client has asked: a [`shards::Answer`].
@@ -65,11 +72,24 @@ static PROFILE_PART: ServerCommand = command(shards::PART, -7, profile_part as S
     .syntax("slots:i protocol:i rows:i limited:i index query ?*option")
     .doc(GROUP, "8.0.0", "O(N)", "Searches and measures a node's part of an index, for another node.");
 
-/// A search that is measured, and then its parts.
-struct Profiling {
-    run: Run,
-    /// There once the search is over.
-    profiled: Option<Profiled>,
+fn profile_aggregate(
+    call: &mut Call<'_>,
+    (name, words): (&[u8], &[&[u8]]),
+    limited: bool,
+    mut clock: Clock,
+) -> Outcome {
+    let (index, request) = aggregate::parse(call, name, words)?;
+    clock.parsing = clock.began.elapsed();
+    let (means, limit) = (aggregate::means(call), time_limit(call, request.query.timeout_ms));
+    let aggregation = Aggregation::new(index, request, context(call), means, Role::Whole);
+    let mut aggregation = aggregation.map_err(aggregate::text)?;
+    clock.planning = clock.began.elapsed().saturating_sub(clock.parsing);
+    aggregation.measure();
+    job::run(call, ProfilingAggregate { aggregation, parts: None, limited, is_late: false, clock }, limit)
+}
+
+/// The times of a request.
+struct Clock {
     began: Instant,
     /// The time in which the arguments were read.
     parsing: Duration,
@@ -77,36 +97,45 @@ struct Profiling {
     planning: Duration,
     /// The time of the whole search.
     total: Duration,
+    is_shown: bool,
+}
+
+impl Clock {
+    fn new(began: Instant, call: &Call<'_>) -> Clock {
+        let is_shown = call.worker.config().search.print_profile_clock;
+        Clock { began, parsing: Duration::ZERO, planning: Duration::ZERO, total: Duration::ZERO, is_shown }
+    }
+}
+
+/// A search that is measured, and then its parts.
+struct Profiling {
+    run: Run,
+    /// There once the search is over.
+    profiled: Option<Profiled>,
     /// The time limit is reached: parts of the query that are left are not looked at.
     is_late: bool,
-    shows_clock: bool,
+    clock: Clock,
 }
 
 impl Profiling {
     /// A search that has not begun, planned just now.
-    fn new(call: &Call<'_>, mut run: Run, limited: bool, began: Instant, parsing: Duration) -> Profiling {
-        let planning = began.elapsed().saturating_sub(parsing);
+    fn new(mut run: Run, limited: bool, mut clock: Clock) -> Profiling {
+        clock.planning = clock.began.elapsed().saturating_sub(clock.parsing);
         run.profile(limited);
-        let shows_clock = call.worker.config().search.print_profile_clock;
-        let (total, is_late) = (Duration::ZERO, false);
-        Profiling { run, profiled: None, began, parsing, planning, total, is_late, shows_clock }
+        Profiling { run, profiled: None, is_late: false, clock }
     }
 
     /// Gives `write` the search with its results and its profile; `None` if there is no profile.
-    fn show(self, write: impl FnOnce(&Search, &Results, &Shown<'_>)) -> Option<()> {
+    fn show(self, write: impl FnOnce(&Search, &Results, &Shown)) -> Option<()> {
         let request = self.run.request().clone();
         let results = self.run.into_results();
         let mut profiled = self.profiled?;
         let shown = Shown {
             parts: profiled.take_parts(),
-            profiled: &profiled,
-            times: [
-                ("Total profile time", self.total),
-                ("Parsing time", self.parsing),
-                ("Pipeline creation time", self.planning),
-            ],
+            processors: Processor::of_search(&profiled),
+            times: self.clock.times(),
             is_partial: results.is_partial,
-            shows_clock: self.shows_clock,
+            shows_clock: self.clock.is_shown,
         };
         write(&request, &results, &shown);
         Some(())
@@ -123,7 +152,7 @@ impl Job for Profiling {
             return self.is_late || profiled.step();
         }
         if self.run.step(access, now_ms) {
-            self.total = self.began.elapsed();
+            self.clock.total = self.clock.began.elapsed();
             self.profiled = self.run.take_profiled();
         }
         false
@@ -159,9 +188,10 @@ fn profile_part(call: &mut Call<'_>) -> Outcome {
     let part = PartOf::check(call)?;
     let (is_resp3, rows, limited) = (call.int(2)? == 3, call.int(3)?, call.int(4)? != 0);
     let words: Vec<&[u8]> = call.args.iter().skip(5).collect();
-    let parsing = began.elapsed();
+    let mut clock = Clock::new(began, call);
+    clock.parsing = began.elapsed();
     let (run, limit) = find::plan_part(call, &words, rows, is_resp3)?;
-    let profiling = Profiling::new(call, run, limited, began, parsing);
+    let profiling = Profiling::new(run, limited, clock);
     job::run(call, part.job(PartRun { profiling, is_resp3 }), limit)
 }
 
@@ -203,10 +233,115 @@ impl Job for PartRun {
     }
 }
 
+/// An aggregation that is measured, and then its parts.
+struct ProfilingAggregate {
+    aggregation: Aggregation,
+    /// There once the aggregation is over.
+    parts: Option<Profile>,
+    limited: bool,
+    /// The time limit is reached: parts of the query that are left are not looked at.
+    is_late: bool,
+    clock: Clock,
+}
+
+impl Job for ProfilingAggregate {
+    fn leaves_at_once(&self) -> bool {
+        self.aggregation.has_long_steps()
+    }
+
+    fn step(&mut self, access: &mut Access<'_>, now_ms: i64) -> bool {
+        if let Some(parts) = &mut self.parts {
+            return self.is_late || parts.step();
+        }
+        if !self.aggregation.step(access, now_ms, usize::MAX) {
+            return false;
+        }
+        self.clock.total = self.clock.began.elapsed();
+        self.parts = self.aggregation.profile(self.limited);
+        self.parts.is_none()
+    }
+
+    fn end_early(&mut self) {
+        self.is_late = self.parts.is_some();
+        if !self.is_late {
+            self.aggregation.end_early();
+        }
+    }
+
+    fn finish(mut self, reply: &mut Reply) {
+        let failure = self.aggregation.take_failure().map(|error| error.to_string());
+        if let Some(failure) = failure.as_ref().filter(|_| self.aggregation.ready() == 0) {
+            return reply.error(failure);
+        }
+        let is_partial = self.aggregation.take_is_partial();
+        let shown = Shown {
+            parts: self.parts.map(Profile::into_parts).unwrap_or_default(),
+            processors: Processor::of_aggregation(&self.aggregation),
+            times: self.clock.times(),
+            is_partial,
+            shows_clock: self.clock.is_shown,
+        };
+        let warning = failure.as_deref().or(is_partial.then_some(TIMED_OUT));
+        if reply.is_resp3() {
+            rows::write_with(&mut self.aggregation, warning, reply, |reply| {
+                reply.simple("profile");
+                shown.write_map(reply);
+            });
+        } else {
+            reply.array(2);
+            rows::write(&mut self.aggregation, usize::MAX, warning, reply);
+            reply.array(shown.items());
+            shown.write_items(reply);
+        }
+    }
+}
+
+impl Clock {
+    fn times(&self) -> [(&'static str, Duration); 3] {
+        [
+            ("Total profile time", self.total),
+            ("Parsing time", self.parsing),
+            ("Pipeline creation time", self.planning),
+        ]
+    }
+}
+
+/// A step from the index to the results.
+struct Processor {
+    name: String,
+    counter: u64,
+    /// None: it is within the time of the step before.
+    time: Option<Duration>,
+}
+
+impl Processor {
+    /// Those of a search. Scores are made, and the best are kept, within the time of the first.
+    fn of_search(profiled: &Profiled) -> Vec<Processor> {
+        let last = profiled.processors.len().saturating_sub(1);
+        let steps = profiled.processors.iter().enumerate().map(|(at, (name, counter))| Processor {
+            name: (*name).to_owned(),
+            counter: *counter as u64,
+            time: match at {
+                0 => Some(profiled.searching),
+                _ if at == last && *name != "Sorter" => Some(profiled.loading),
+                _ => None,
+            },
+        });
+        steps.collect()
+    }
+
+    fn of_aggregation(aggregation: &Aggregation) -> Vec<Processor> {
+        let steps = aggregation.processors().into_iter();
+        let steps =
+            steps.map(|step| Processor { name: step.name, counter: step.rows, time: Some(step.time) });
+        steps.collect()
+    }
+}
+
 /// A profile on the wire.
-struct Shown<'a> {
+struct Shown {
     parts: Vec<Part>,
-    profiled: &'a Profiled,
+    processors: Vec<Processor>,
     times: [(&'static str, Duration); 3],
     is_partial: bool,
     shows_clock: bool,
@@ -216,8 +351,8 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-impl Shown<'_> {
-    /// As a map of RESP3.
+impl Shown {
+    /// As a value in the map of RESP3.
     fn write_map(&self, reply: &mut Reply) {
         reply.map(if self.shows_clock { 6 } else { 3 });
         if self.shows_clock {
@@ -232,7 +367,7 @@ impl Shown<'_> {
         reply.array(1);
         self.part(0, reply);
         reply.simple("Result processors profile");
-        reply.array(self.profiled.processors.len());
+        reply.array(self.processors.len());
         self.processors(reply);
     }
 
@@ -258,7 +393,7 @@ impl Shown<'_> {
         reply.array(2);
         reply.simple("Iterators profile");
         self.part(0, reply);
-        reply.array(1 + self.profiled.processors.len());
+        reply.array(1 + self.processors.len());
         reply.simple("Result processors profile");
         self.processors(reply);
     }
@@ -308,25 +443,19 @@ impl Shown<'_> {
         }
     }
 
-    /// The steps to the results. Scores are made, and the best are kept, within the time of the first.
+    /// The steps to the results.
     fn processors(&self, reply: &mut Reply) {
-        let last = self.profiled.processors.len().saturating_sub(1);
-        for (at, (name, counter)) in self.profiled.processors.iter().enumerate() {
-            let time = match at {
-                0 => Some(self.profiled.searching),
-                _ if at == last && *name != "Sorter" => Some(self.profiled.loading),
-                _ => None,
-            };
+        for Processor { name, counter, time } in &self.processors {
             let time = time.filter(|_| self.shows_clock);
             reply.map(if time.is_some() { 3 } else { 2 });
             reply.simple("Type");
-            reply.simple(name);
+            text_line(reply, name.as_bytes());
             if let Some(time) = time {
                 reply.simple("Time");
                 reply.double(milliseconds(time));
             }
             reply.simple("Counter");
-            reply.count(*counter);
+            reply.unsigned(*counter);
         }
     }
 }
