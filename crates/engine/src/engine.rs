@@ -11,7 +11,7 @@ use martlet_journal::Journal;
 use martlet_keyspace::{Db, DueClock, Shard, shard_of};
 
 use crate::counters::Counters;
-use crate::follow::{Follower, Followers};
+use crate::follow::{Beginnings, Follower, Followers};
 use crate::hidden::HiddenSlots;
 use crate::hooks::Hooks;
 use crate::lazyfree::LazyFree;
@@ -83,6 +83,8 @@ pub struct Engine {
     pub(crate) names: NameCuts,
     parts: Box<[PartCell]>,
     pub(crate) followers: Followers,
+    /// How the names begin that the follower may want.
+    pub(crate) beginnings: Beginnings,
     /// Slots whose keys are on their way here.
     pub hidden: HiddenSlots,
     /// The clock of [`Lrfu`](crate::Lrfu); the evicting thread advances it, once in a tick.
@@ -133,6 +135,7 @@ impl Engine {
             names: NameCuts::default(),
             parts: (0..SHARD_COUNT).map(|_| PartCell::default()).collect(),
             followers: Followers::default(),
+            beginnings: Beginnings::default(),
             hidden: HiddenSlots::default(),
             eviction_clock: AtomicU64::new(0),
         })
@@ -143,9 +146,11 @@ impl Engine {
         self.followers.set(follower)
     }
 
-    /// Begins or ends asking the follower about the keys that change. A shard that is locked after the begin
-    /// holds what was changed before, and reports what is changed afterwards.
-    pub fn follow(&self, begins: bool) {
+    /// Begins or ends asking the follower about the keys that change, of which those with other beginnings
+    /// than these prefixes' are left out. A shard that is locked after the begin holds what was changed
+    /// before, and reports what is changed afterwards.
+    pub fn follow<'a>(&self, begins: bool, prefixes: impl Iterator<Item = &'a [u8]>) {
+        self.beginnings.cover(prefixes);
         self.snapshot.observe(Observer::Follower, begins && self.followers.get().is_some());
     }
 

@@ -4,6 +4,7 @@
 //! Invariant: a key that a thread notes here changes only under the locks that it is reported under.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use martlet_keyspace::{Entry, Key};
 
@@ -41,6 +42,50 @@ impl Followers {
     /// Sets it; false if there is one already.
     pub(crate) fn set(&self, follower: &'static dyn Follower) -> bool {
         self.0.set(follower).is_ok()
+    }
+}
+
+/// Words of the set of beginnings: a bit for every two bytes.
+const BEGINNING_WORDS: usize = (1 << 16) / 64;
+
+/// The first two bytes of the names that the follower may want. Names that begin otherwise cost no more than
+/// without a follower.
+pub(crate) struct Beginnings(Box<[AtomicU64]>);
+
+impl Default for Beginnings {
+    fn default() -> Beginnings {
+        Beginnings((0..BEGINNING_WORDS).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Beginnings {
+    /// Whether the follower may want a name. Shorter names than two bytes it is asked for.
+    #[inline]
+    pub(crate) fn may_have(&self, name: &[u8]) -> bool {
+        let [first, second, ..] = *name else { return true };
+        let at = usize::from(u16::from_be_bytes([first, second]));
+        self.0.get(at / 64).is_none_or(|word| word.load(Ordering::Relaxed) >> (at % 64) & 1 == 1)
+    }
+
+    /// The names that begin with one of these prefixes may be wanted, and no others. In between no name is
+    /// left out that was wanted and still is.
+    pub(crate) fn cover<'a>(&self, prefixes: impl Iterator<Item = &'a [u8]>) {
+        let mut words = vec![0_u64; BEGINNING_WORDS];
+        for prefix in prefixes {
+            match *prefix {
+                [] => words = vec![u64::MAX; BEGINNING_WORDS],
+                [first] => {
+                    let at = usize::from(first) * 4;
+                    let of_first = words.get_mut(at..at + 4).into_iter().flatten();
+                    of_first.for_each(|word| *word = u64::MAX);
+                }
+                [first, second, ..] => {
+                    let at = usize::from(u16::from_be_bytes([first, second]));
+                    words.get_mut(at / 64).into_iter().for_each(|word| *word |= 1 << (at % 64));
+                }
+            }
+        }
+        self.0.iter().zip(words).for_each(|(own, word)| own.store(word, Ordering::Relaxed));
     }
 }
 
@@ -113,6 +158,22 @@ impl ChangedKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_may_be_wanted_by_its_first_two_bytes() {
+        let beginnings = Beginnings::default();
+        let may = |name: &str| beginnings.may_have(name.as_bytes());
+        assert!(!may("ab") && may("a") && may(""), "nothing is wanted, but short names are asked for");
+        for (prefixes, wanted, unwanted) in [
+            (&["user:", "p"][..], &["us", "user:1", "p", "p1", "pz"][..], &["ua", "xs", "q1", "key"][..]),
+            (&["", "user:"], &["us", "ua", "\u{ff}x"], &[]),
+            (&[], &[], &["us", "p1"]),
+        ] {
+            beginnings.cover(prefixes.iter().map(|prefix| prefix.as_bytes()));
+            assert!(wanted.iter().all(|name| may(name)), "{prefixes:?}");
+            assert!(!unwanted.iter().any(|name| may(name)), "{prefixes:?}");
+        }
+    }
 
     #[test]
     fn keys_come_once_in_the_order_of_their_first_changes() {

@@ -245,7 +245,10 @@ impl Keys {
     #[inline]
     fn preserve(&mut self, key: &Key<'_>) {
         if self.engine.snapshot.is_observed() || self.undo.is_on() {
-            self.preserve_now(key);
+            let is_followed = self.engine.beginnings.may_have(key.bytes);
+            if is_followed || self.undo.is_on() || self.engine.snapshot.is_observed_by_others() {
+                self.preserve_now(key);
+            }
         }
     }
 

@@ -330,6 +330,12 @@ impl Snapshot {
         self.observers.load(Ordering::Relaxed) & observer as u8 != 0
     }
 
+    /// Whether there is one beside the follower.
+    #[inline]
+    pub(crate) fn is_observed_by_others(&self) -> bool {
+        self.observers.load(Ordering::Relaxed) & !(Observer::Follower as u8) != 0
+    }
+
     /// Whether there is any.
     #[inline]
     pub(crate) fn is_observed(&self) -> bool {

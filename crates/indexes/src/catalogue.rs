@@ -29,6 +29,9 @@ pub const INDEXES_MAX: usize = 16_384;
 /// The most aliases of a server.
 const ALIASES_MAX: usize = 4 * INDEXES_MAX;
 
+/// The most prefixes of which the engine knows the beginnings.
+const PREFIXES_MAX: usize = 1024;
+
 /// The most temporary indexes that end together.
 const OVERDUE_MAX: usize = 16;
 
@@ -320,9 +323,10 @@ impl Catalogue {
     /// Publishes the catalogue, then orders scans: a key that changes while the scan is under way is reported
     /// to the published indexes.
     fn publish<'a>(&self, published: Published, scans: impl IntoIterator<Item = &'a Arc<KeyIndex>>) {
+        // Before it is published: what changes then is reported to all indexes.
+        self.follow(&published);
         let before = self.published.swap(Arc::new(published));
         self.agreement.note_change();
-        self.follow(&self.published());
         // An index takes long to free, and a thread may hold shards here.
         self.engine.lazy_free.free(0, Box::new(before));
         scans.into_iter().for_each(|index| self.scans.order(index));
@@ -331,7 +335,13 @@ impl Catalogue {
     /// Has the engine report if there is anything that depends on the keys. Dictionaries go with all keys.
     fn follow(&self, published: &Published) {
         let has_dictionaries = lock(&self.dictionaries).iter().next().is_some();
-        self.engine.follow(has_dictionaries || !published.by_name.is_empty());
+        let begins = has_dictionaries || !published.by_name.is_empty();
+        let prefixes = published.prefixes.all();
+        // So many begin in every way; a set of them all would cost each change of the catalogue.
+        match published.prefixes.len() > PREFIXES_MAX {
+            true => self.engine.follow(begins, std::iter::once(&b""[..])),
+            false => self.engine.follow(begins, prefixes),
+        }
     }
 
     /// Scans a part of the keys for an index that waits for it, or drops a part of what gone documents have

@@ -42,6 +42,16 @@ impl Prefixes {
         }
     }
 
+    /// How many different prefixes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.indexes.len()
+    }
+
+    /// All prefixes, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
+        self.indexes.iter().map(|(prefix, _)| prefix)
+    }
+
     /// The indexes whose documents may have this name, each once.
     pub(crate) fn matches<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Arc<KeyIndex>> {
         let begins = self.lengths.iter().map_while(|(length, _)| name.get(..*length));

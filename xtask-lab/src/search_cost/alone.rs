@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xtask::run::{Outcome, built};
 
-use super::{INDEX, Options, Result, ask, document, median, send_all, words};
+use super::{INDEX, Options, PIPELINE, Result, ask, document, encode, median, send_all, words};
 use crate::cost::process::{Measured, pin_load, raise_open_files};
 
 /// Connections that write documents.
@@ -30,11 +30,12 @@ pub fn run(options: &Options) -> Outcome {
         println!("{line}");
         let _ = writeln!(table, "{line}");
     };
+    // Processes that are started inherit where the load is pinned.
     threads(options, &ours, &mut add)?;
+    rebuilding(options, &ours, &mut add)?;
     pin_load(options.load_core)?;
     beside_ten_indexes(options, &ours, &mut add)?;
     beside_a_query(options, &ours, &mut add)?;
-    rebuilding(options, &ours, &mut add)?;
     std::fs::write(&options.output, table)?;
     Ok(())
 }
@@ -50,17 +51,38 @@ fn start(program: &std::path::Path, threads: &str, core: Option<usize>) -> Resul
     }
 }
 
+/// The requests that write documents, by connection some at a time: made before, so that the load is light.
+fn requests(options: &Options) -> Vec<Vec<Vec<u8>>> {
+    let of_writer = |writer: u64| -> Vec<Vec<u8>> {
+        let own: Vec<u64> = (0..options.documents).filter(|number| number % WRITERS == writer).collect();
+        let batches = own.chunks(PIPELINE).map(|numbers| {
+            let mut batch = Vec::new();
+            numbers.iter().for_each(|number| encode(&document(options, *number), &mut batch));
+            batch
+        });
+        batches.collect()
+    };
+    (0..WRITERS).map(of_writer).collect()
+}
+
 /// Writes documents over several connections; the seconds that it took.
-fn write(options: &Options, address: SocketAddr) -> Result<f64> {
+fn write(requests: &[Vec<Vec<u8>>], documents: u64, address: SocketAddr) -> Result<f64> {
     let began = Instant::now();
     std::thread::scope(|scope| -> Result<()> {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
+        let writers: Vec<_> = (0..)
+            .zip(requests)
+            .map(|(writer, batches)| {
                 scope.spawn(move || -> std::result::Result<(), String> {
                     let mut client = Client::connect(address).map_err(|error| error.to_string())?;
-                    let own = (0..options.documents).filter(|number| number % WRITERS == writer);
-                    send_all(&mut client, own.map(|number| document(options, number)))
-                        .map_err(|error| error.to_string())
+                    let mut left = (0..documents).filter(|number| number % WRITERS == writer).count();
+                    for batch in batches {
+                        client.send_raw(batch).map_err(|error| error.to_string())?;
+                        for _ in 0..left.min(PIPELINE) {
+                            client.read_reply().map_err(|error| error.to_string())?;
+                        }
+                        left = left.saturating_sub(PIPELINE);
+                    }
+                    Ok(())
                 })
             })
             .collect();
@@ -74,6 +96,7 @@ fn write(options: &Options, address: SocketAddr) -> Result<f64> {
 
 /// Indexing by one thread and by two. Both cores are the server's with two; the load takes a part of them.
 fn threads(options: &Options, ours: &std::path::Path, add: &mut impl FnMut(String)) -> Result<()> {
+    let requests = requests(options);
     let mut rates = [Vec::new(), Vec::new()];
     let mut costs = [Vec::new(), Vec::new()];
     for _ in 0..options.rounds {
@@ -81,7 +104,7 @@ fn threads(options: &Options, ours: &std::path::Path, add: &mut impl FnMut(Strin
             let server = start(ours, threads, None)?;
             ask(&mut server.client()?, &words(&INDEX.replace(' ', "|")))?;
             let before = server.cpu_time()?;
-            let seconds = write(options, server.address())?;
+            let seconds = write(&requests, options.documents, server.address())?;
             let cpu_us = server.cpu_time()?.since(before) as f64 / 1000.0;
             rates[at].push(options.documents as f64 / seconds);
             costs[at].push(cpu_us / options.documents as f64);
@@ -195,7 +218,7 @@ fn rebuilding(options: &Options, ours: &std::path::Path, add: &mut impl FnMut(St
     {
         let server = Measured::start_in("ours", ours, &arguments, directory.path())?;
         ask(&mut server.client()?, &words(&INDEX.replace(' ', "|")))?;
-        write(options, server.address())?;
+        write(&requests(options), options.documents, server.address())?;
         ask(&mut server.client()?, &words("SAVE"))?;
     }
     let began = Instant::now();

@@ -11,7 +11,8 @@ impl Keys {
     #[inline]
     pub(super) fn note_followed(&mut self, key: &Key<'_>) {
         let db = self.view.db;
-        if self.follower().is_some_and(|follower| follower.wants(db, key.bytes)) {
+        let may_want = || self.engine.beginnings.may_have(key.bytes);
+        if self.follower().is_some_and(|follower| may_want() && follower.wants(db, key.bytes)) {
             self.followed.note(db, key);
         }
     }

@@ -209,6 +209,12 @@ impl Index {
         Ok(true)
     }
 
+    /// Whether a key has a document.
+    pub fn has(&self, key_hash: u64, key: &[u8]) -> bool {
+        let partition = self.partition(self.number_of(key_hash));
+        partition.is_some_and(|partition| partition.documents().find(key).is_some())
+    }
+
     /// Removes a key's document; whether there was one.
     pub fn remove(&self, key_hash: u64, key: &[u8]) -> bool {
         let partition = &self.partitions[self.number_of(key_hash)];

@@ -126,6 +126,7 @@ pub static FAMILIES: &[&[&ServerCommand]] = &[
     search::definitions::COMMANDS,
     search::config::COMMANDS,
     search::dictionaries::COMMANDS,
+    search::documents::COMMANDS,
     search::explain::COMMANDS,
     search::find::COMMANDS,
     search::info::COMMANDS,

@@ -63,13 +63,15 @@ impl Follower for Model {
     }
 }
 
+const FOLLOWED: [&[u8]; 1] = [b"f"];
+
 fn followed() -> (&'static Engine, &'static Model) {
     let engine: &'static Engine = Box::leak(Box::new(Engine::new(1).unwrap()));
     let model: &'static Model = Box::leak(Box::default());
-    engine.follow(true);
+    engine.follow(true, FOLLOWED.into_iter());
     assert!(!engine.snapshot.is_observed(), "no follower is set");
     assert!(engine.set_follower(model) && !engine.set_follower(model));
-    engine.follow(true);
+    engine.follow(true, FOLLOWED.into_iter());
     (engine, model)
 }
 
@@ -171,7 +173,7 @@ fn a_follower_is_told_of_every_change_of_the_keys_that_it_wants() {
         keys.report_changes();
         assert_eq!(model.0.lock().unwrap()[&(keys.db(), b"f".to_vec())], [b"early"]);
     });
-    engine.follow(false);
+    engine.follow(false, std::iter::empty());
     keys.alone(|keys| keys.set_str(&Key::new(b"f"), b"unseen", ExpiryChange::Clear));
     assert_eq!(model.0.lock().unwrap()[&(keys.db(), b"f".to_vec())], [b"early"]);
 }

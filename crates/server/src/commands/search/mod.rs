@@ -4,6 +4,7 @@ pub mod aggregate;
 pub mod config;
 pub mod definitions;
 pub mod dictionaries;
+pub mod documents;
 pub mod explain;
 pub mod find;
 pub mod hybrid;
