@@ -13,38 +13,6 @@ pub fn use_batch_scheduling() {
     }
 }
 
-/// As [`use_batch_scheduling`], for a thread that computes for long: it takes the core for a tenth of a
-/// millisecond at a time, so that a thread which is woken beside it waits no longer (Linux 6.12 and later).
-pub fn use_short_slices() {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        const SLICE_NS: u64 = 100_000;
-        /// `struct sched_attr` of Linux.
-        #[repr(C)]
-        #[derive(Default)]
-        struct Attributes {
-            size: u32,
-            policy: u32,
-            flags: u64,
-            nice: i32,
-            priority: u32,
-            runtime_ns: u64,
-            deadline_ns: u64,
-            period_ns: u64,
-        }
-        let size = size_of::<Attributes>() as u32;
-        let mut attributes = Attributes { size, ..Attributes::default() };
-        // SAFETY: the kernel writes at most `size` bytes during the call.
-        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-        if got == 0 {
-            attributes.policy = libc::SCHED_BATCH as u32;
-            (attributes.size, attributes.runtime_ns) = (size, SLICE_NS);
-            // SAFETY: the kernel reads `size` bytes during the call.
-            unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-        }
-    }
-}
-
 /// Has the calling thread's sleeps end when they are over, not up to 50 µs later as the kernel would have it.
 pub fn minimise_timer_slack() {
     #[cfg(target_os = "linux")]

@@ -53,7 +53,7 @@ impl Computations {
         for number in 0..threads() {
             let body = move || {
                 guard_thread();
-                martlet_base::thread::use_short_slices();
+                martlet_base::thread::use_batch_scheduling();
                 let thread = self.first + number;
                 let keys = Keys::new(self.engine, thread, Random::from_entropy());
                 let mut computing = Computing { keys, outside: Some(thread) };
