@@ -80,19 +80,19 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 const QUERIES: &[(&str, Make)] = &[
     ("tag and number", |random| {
         let (tag, price) = (random.below(100), random.below(9000));
-        words(&format!("FT.SEARCH|i|@tag:{{t{tag}}} @price:[{price} {}]|LIMIT|0|10", price + 1000))
+        words(&format!("FT.SEARCH|i|@tag:{{t{tag}}} @price:[{price} {}]|SCORER|TFIDF|LIMIT|0|10", price + 1000))
     }),
     ("two terms", |random| {
         let (a, b) = (word(random.below(200)), word(200 + random.below(1000)));
-        words(&format!("FT.SEARCH|i|{a} {b}|LIMIT|0|10"))
+        words(&format!("FT.SEARCH|i|{a} {b}|SCORER|TFIDF|LIMIT|0|10"))
     }),
     ("phrase", |random| {
         let (a, b) = (word(random.below(50)), word(random.below(50)));
-        words(&format!("FT.SEARCH|i|\"{a} {b}\"|LIMIT|0|10"))
+        words(&format!("FT.SEARCH|i|\"{a} {b}\"|SCORER|TFIDF|LIMIT|0|10"))
     }),
     ("prefix", |random| {
         let text = word(200 + random.below(5000));
-        words(&format!("FT.SEARCH|i|{}*|LIMIT|0|10", &text[..3]))
+        words(&format!("FT.SEARCH|i|{}*|SCORER|TFIDF|LIMIT|0|10", &text[..3]))
     }),
     ("sorted by number", |random| {
         let tag = random.below(100);
