@@ -80,7 +80,10 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 const QUERIES: &[(&str, Make)] = &[
     ("tag and number", |random| {
         let (tag, price) = (random.below(100), random.below(9000));
-        words(&format!("FT.SEARCH|i|@tag:{{t{tag}}} @price:[{price} {}]|SCORER|TFIDF|LIMIT|0|10", price + 1000))
+        words(&format!(
+            "FT.SEARCH|i|@tag:{{t{tag}}} @price:[{price} {}]|SCORER|TFIDF|LIMIT|0|10",
+            price + 1000
+        ))
     }),
     ("two terms", |random| {
         let (a, b) = (word(random.below(200)), word(200 + random.below(1000)));
