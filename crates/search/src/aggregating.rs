@@ -152,6 +152,7 @@ impl Aggregating {
             payload: request.query.payload.clone(),
             explain: false,
             with_terms: terms_slot.is_some(),
+            by_texts: false,
         });
         let columns: Vec<(Slot, Origin)> = pipeline.scanned().iter().filter_map(origin).collect();
         let coded = |column: &(Slot, Origin)| match *column {

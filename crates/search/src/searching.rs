@@ -101,6 +101,7 @@ impl Searching {
             payload: request.query.payload.clone(),
             explain: request.explain_score,
             with_terms: false,
+            by_texts: false,
         });
         let most = if request.count_only { 0 } else { request.arrange.kept(context.results_max) };
         let most = usize::try_from(most).unwrap_or(usize::MAX);

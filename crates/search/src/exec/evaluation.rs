@@ -44,12 +44,15 @@ pub struct Scores {
     pub explain: bool,
     /// Whether they come with the terms of the query that a document has.
     pub with_terms: bool,
+    /// See [`Scoring::by_texts`].
+    pub by_texts: bool,
 }
 
 impl Scores {
     fn scoring<'a>(&'a self, statistics: Statistics, neighbours: Option<&'a Bits>) -> Scoring<'a> {
         Scoring {
             scorer: self.scorer,
+            by_texts: self.by_texts,
             statistics,
             payload: self.payload.as_deref(),
             explain: self.explain,

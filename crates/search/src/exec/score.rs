@@ -88,6 +88,8 @@ pub struct Scoring<'a> {
     pub explain: bool,
     /// Whether they come with the terms of the query that a document has.
     pub with_terms: bool,
+    /// Whether texts alone count, as in FT.HYBRID: fields with vectors do not.
+    pub by_texts: bool,
     /// The documents of a window that alone are scored: those whose vectors are the nearest, which is a part
     /// of their query that adds nothing.
     pub neighbours: Option<&'a Bits>,
@@ -237,7 +239,9 @@ pub(super) fn score(
     match scorer {
         Scorer::TfIdf | Scorer::TfIdfDocNorm => {
             let norm = match scorer {
-                Scorer::TfIdf => subject.rank.max_frequency,
+                Scorer::TfIdf if scoring.by_texts => subject.rank.max_frequency,
+                // RediSearch 2.10 counts each field with a vector, too.
+                Scorer::TfIdf => subject.rank.max_frequency.saturating_add(subject.rank.vector_fields),
                 _ => subject.rank.length,
             };
             if subject.rank.score == 0.0 {

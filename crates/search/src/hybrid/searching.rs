@@ -47,7 +47,7 @@ impl HybridSearching {
         let metric = metric(&rules.definition, &request.vector)?;
         let root = query(&rules, &request, &params, &request.query.text, "SEARCH")?;
         let planned = Planner::new(&rules.definition, bounds, None, false).without_tags().plan(&root)?;
-        let scores = Scores { scorer, ..Scores::default() };
+        let scores = Scores { scorer, by_texts: true, ..Scores::default() };
         let search = Evaluation::new(Arc::clone(&index), planned, Some(scores))?
             .among_keys(context.key_filter.clone());
         let planned = vectors(&rules, &request, &params, bounds)?;

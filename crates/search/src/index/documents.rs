@@ -46,6 +46,8 @@ pub struct Rank {
     pub length: u32,
     /// See `length`.
     pub max_frequency: u32,
+    /// How many of its fields have a vector.
+    pub vector_fields: u32,
 }
 
 /// A vector of a document.
@@ -320,7 +322,7 @@ mod tests {
     }
 
     fn rank(length: u32) -> Rank {
-        Rank { sequence: 0, score: 1.0, length, max_frequency: 1 }
+        Rank { score: 1.0, length, max_frequency: 1, ..Rank::default() }
     }
 
     fn sortable(random: &mut Random) -> Sortable {

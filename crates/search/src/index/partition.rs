@@ -260,8 +260,8 @@ impl Partition {
             sequence,
             score: content.score,
             length: content.terms.length(),
-            // RediSearch counts each field with a vector, too.
-            max_frequency: content.terms.max_frequency() + content.vector_fields(),
+            max_frequency: content.terms.max_frequency(),
+            vector_fields: content.vector_fields(),
         };
         let id = self.documents.add(document, rank, &content.sortables);
         places.iter().for_each(|place| place.settle(id));
