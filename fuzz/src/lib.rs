@@ -54,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     ("search_text", search_text::check, search_text::seeds),
     ("search_commands", search_commands::check, search_commands::seeds),
     ("search_words", search_words::check, search_words::seeds),
+    ("native_scripts", martlet_script::differential::check, martlet_script::differential::seeds),
     ("script_calls", script_calls::check, seeds::choices),
     ("script_libraries", script_libraries::check, seeds::documents),
     ("sketch_chunks", sketch_chunks::check, sketch_chunks::seeds),

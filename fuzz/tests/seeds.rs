@@ -64,6 +64,12 @@ fn script_libraries() {
 }
 
 #[test]
+fn native_scripts() {
+    // Each is a script that takes a millisecond.
+    replay_some("native_scripts", 3000);
+}
+
+#[test]
 fn script_calls() {
     // Each is a program that takes some milliseconds.
     replay_some("script_calls", 400);

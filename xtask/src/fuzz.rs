@@ -21,6 +21,7 @@ const TARGETS: &[&str] = &[
     "json_cbor",
     "json_path",
     "json_text",
+    "native_scripts",
     "nodes_conf",
     "request_parser",
     "reply_decoder",

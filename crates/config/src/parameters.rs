@@ -309,6 +309,8 @@ parameter_table! {
     /// Milliseconds after which a script lets other clients learn that the server is busy
     busy_reply_threshold_ms: u64 = 5000
         => "busy-reply-threshold" | "lua-time-limit", Integer(0, LONG_MAX), MODIFIABLE, Honoured;
+    /// Run scripts of which the server knows all parts without a Lua state
+    native_scripts: bool = true => "martlet-native-scripts", YesNo, MODIFIABLE, Honoured;
 
     // Memory.
 

@@ -2,7 +2,8 @@
 
 use std::ffi::c_int;
 
-use martlet_base::number::{NumberBuffer, format_f64_shortest, format_i64};
+use martlet_bytecode::error_reply_text;
+use martlet_bytecode::number::{push_argument, to_integer};
 use martlet_lua::lua_CFunction;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::{Args, Span};
@@ -14,7 +15,7 @@ use crate::debugger::shown;
 use crate::door::entry;
 use crate::host::{Called, LogLevel, Verdict, propagate};
 use crate::output::{Held, Output};
-use crate::stack::{Kind, Raise, Results, Stack, to_integer};
+use crate::stack::{Kind, Raise, Results, Stack};
 
 /// Instructions between two questions to a script's host whether it may continue.
 pub const INTERRUPT_INSTRUCTIONS: c_int = 100_000;
@@ -158,7 +159,7 @@ fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> Result<bool, 
                 }
                 martlet_base::copy::extend(arguments, bytes);
             }
-            Kind::Number => push_number_text(arguments, stack.number(index)),
+            Kind::Number => push_argument(arguments, stack.number(index)),
             _ => fits = false,
         }
         // Offsets are 32 bits wide.
@@ -167,21 +168,6 @@ fn take_arguments(stack: &mut Stack<'_>, buffers: &mut Buffers) -> Result<bool, 
     }
     stack.set_top(0);
     Ok(fits)
-}
-
-/// A number as an argument: an integer's digits, or as few as tell it from others; what is no number with its
-/// sign, as `tostring` writes it.
-fn push_number_text(out: &mut Vec<u8>, number: f64) {
-    let mut buffer = NumberBuffer::new();
-    let integer = to_integer(number);
-    if integer as f64 == number && integer != i64::MIN {
-        out.extend_from_slice(format_i64(integer, &mut buffer));
-    } else {
-        if number.is_nan() && number.is_sign_negative() {
-            out.push(b'-');
-        }
-        out.extend_from_slice(format_f64_shortest(number, &mut buffer));
-    }
 }
 
 const NO_ARGUMENTS: &str = "Please specify at least one argument for this redis lib call";
@@ -330,20 +316,10 @@ fn only_text(stack: &mut Stack<'_>) -> Result<Option<Vec<u8>>, Raise> {
 
 fn error_reply(stack: &mut Stack<'_>) -> Results {
     let Some(text) = only_text(stack)? else { return Ok(1) };
-    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-    let text = text.strip_prefix(b"-").unwrap_or(text);
-    // A text without a space is no code with a message.
-    let has_code = text.contains(&b' ');
-    let (code, message) = match text.iter().position(|&byte| byte == b' ') {
-        Some(at) => text.split_at(at + 1),
-        None => (b"ERR ".as_slice(), text),
-    };
-    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
-    let start = message.iter().position(|byte| !is_end(byte)).unwrap_or(message.len());
-    let end = message.iter().rposition(|byte| !is_end(byte)).map_or(start, |last| last + 1);
-    debug_assert!(has_code || code == b"ERR ");
-    let error = [code, &message[start..end]].concat();
+    let error = error_reply_text(&text);
     if shown::shows_calls(stack) {
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+        let text = text.strip_prefix(b"-").unwrap_or(text);
         shown::show_error(stack, &[b"-".as_slice(), text].concat());
     }
     push_error(stack, &error, false);
@@ -364,12 +340,8 @@ fn log(stack: &mut Stack<'_>) -> Results {
     if !stack.is_numeric(1) {
         return refuse(stack, "First argument must be a number (log level).");
     }
-    let level = match to_integer(stack.number(1)) {
-        0 => LogLevel::Debug,
-        1 => LogLevel::Verbose,
-        2 => LogLevel::Notice,
-        3 => LogLevel::Warning,
-        _ => return refuse(stack, "Invalid log level."),
+    let Some(level) = LogLevel::of(to_integer(stack.number(1))) else {
+        return refuse(stack, "Invalid log level.");
     };
     let mut text = Output::new(stack);
     for index in 2..=stack.top() {
@@ -465,26 +437,4 @@ pub fn math_randomseed(stack: &mut Stack<'_>) -> Results {
     let seed = to_integer(stack.number_argument(1)?);
     Context::of(stack).random.borrow_mut().seed(seed as u32);
     Ok(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::push_number_text;
-
-    #[test]
-    fn numbers_become_arguments_as_real_servers_write_them() {
-        for (number, expected) in [
-            (-f64::NAN.abs(), "-nan"),
-            (f64::NAN.abs(), "nan"),
-            (f64::INFINITY, "inf"),
-            (f64::NEG_INFINITY, "-inf"),
-            (3.0, "3"),
-            (-0.0, "0"),
-            (0.1, "0.1"),
-        ] {
-            let mut text = Vec::new();
-            push_number_text(&mut text, number);
-            assert_eq!(String::from_utf8(text).unwrap(), expected);
-        }
-    }
 }

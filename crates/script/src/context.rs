@@ -13,10 +13,16 @@ use crate::json::{ArrayMark, JsonSettings};
 use crate::memory::Memory;
 use crate::random::Random;
 use crate::stack::{Raise, Stack};
+use crate::translation::Translation;
 
 /// A script that a state has compiled; of use for that state only.
 #[derive(Debug)]
-pub struct Compiled(pub(crate) c_int);
+pub struct Compiled {
+    /// Where the state has it.
+    pub(crate) reference: c_int,
+    /// What it becomes without Lua; none of a function.
+    pub(crate) translation: Option<Translation>,
+}
 
 /// A function that a library has registered; its code is of use for the state that has loaded it only.
 #[derive(Debug)]

@@ -1,18 +1,8 @@
 //! A script's needs of the server that runs it.
 
+pub use martlet_bytecode::{Called, LogLevel};
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-
-/// How a script's call of a command went.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Called {
-    /// There is a reply, an error perhaps.
-    Replied,
-    /// The command was refused before it ran: the reply is the error.
-    Refused,
-    /// The script cannot continue: it ends here, whatever it would catch, and has no reply.
-    Abandon,
-}
 
 /// What becomes of a script that has run for a while.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -21,19 +11,6 @@ pub enum Verdict {
     Continue,
     /// It ends with this error, whatever it would catch.
     Kill(&'static str),
-}
-
-/// How important a line of `redis.log` is.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// `redis.LOG_DEBUG`
-    Debug,
-    /// `redis.LOG_VERBOSE`
-    Verbose,
-    /// `redis.LOG_NOTICE`
-    Notice,
-    /// `redis.LOG_WARNING`
-    Warning,
 }
 
 /// What `redis.set_repl` may ask for, as bits.

@@ -6,6 +6,7 @@
 
 use std::ffi::c_int;
 
+use martlet_bytecode::{Failure, Machine, Outcome, Program, Unsupported};
 use martlet_lua as lua;
 use martlet_lua::lua_State;
 use martlet_protocol::reply::Reply;
@@ -17,10 +18,13 @@ use crate::debugger;
 use crate::debugger::state::{Debugger, last_lines};
 use crate::door::entry;
 use crate::host::Host;
+use crate::json::JsonSettings;
 use crate::library;
 use crate::memory::allocate;
+use crate::native::{NativeServer, Repeated, RunPath};
 use crate::stack::{Kind, Raise, Results, Stack};
-use crate::{bits, cjson, cmsgpack, sandbox, structs};
+use crate::translation::Translation;
+use crate::{bits, cjson, cmsgpack, native, sandbox, structs};
 
 const GLOBALS: c_int = 1;
 const HANDLER: c_int = 2;
@@ -92,6 +96,11 @@ pub struct Interpreter {
     engine: Engine,
     /// Whether it has less than [`SMALL_BYTES`].
     is_small: bool,
+    /// Runs scripts without Lua.
+    machine: Machine,
+    /// Whether it may.
+    allows_native: bool,
+    run_path: RunPath,
 }
 
 // SAFETY: a state and its context belong to no thread; only the owner of the interpreter reaches them.
@@ -116,7 +125,15 @@ impl Interpreter {
         // SAFETY: the context begins with the memory that `allocate` wants.
         let state = unsafe { lua::lua_newstate(allocate, context.cast()) };
         assert!(!state.is_null(), "memory is unbounded");
-        let mut interpreter = Interpreter { state, context, engine, is_small: false };
+        let mut interpreter = Interpreter {
+            state,
+            context,
+            engine,
+            is_small: false,
+            machine: Machine::default(),
+            allows_native: true,
+            run_path: RunPath::Lua,
+        };
         interpreter.set_hook();
         let mut stack = interpreter.stack();
         Context::of(&stack).is_valkey.set(product.valkey.is_some());
@@ -157,7 +174,30 @@ impl Interpreter {
 
     /// Bytes that the state uses.
     pub fn used_bytes(&self) -> usize {
-        self.context().memory.used_bytes()
+        self.context().memory.used_bytes() + self.machine.used_bytes()
+    }
+
+    /// Says whether scripts may run without Lua, where they can.
+    pub fn allow_native(&mut self, allows: bool) {
+        self.allows_native = allows;
+    }
+
+    /// How the last script has been run.
+    pub fn run_path(&self) -> RunPath {
+        self.run_path
+    }
+
+    /// Why a script cannot run without Lua, if so.
+    pub fn unsupported(&mut self, script: &Compiled) -> Option<Unsupported> {
+        self.translate(script).err()
+    }
+
+    fn translate(&mut self, script: &Compiled) -> Result<Program, Unsupported> {
+        let mut stack = self.stack();
+        push_function(&mut stack, script);
+        let program = native::translate(&mut stack);
+        stack.set_top(FIXED);
+        program
     }
 
     fn context(&self) -> &Context {
@@ -198,13 +238,14 @@ impl Interpreter {
             return Err(text);
         }
         // SAFETY: a function is on top, which is taken.
-        Ok(Compiled(unsafe { lua::luaL_ref(self.state, lua::LUA_REGISTRYINDEX) }))
+        let reference = unsafe { lua::luaL_ref(self.state, lua::LUA_REGISTRYINDEX) };
+        Ok(Compiled { reference, translation: Some(Translation::default()) })
     }
 
     /// Forgets a script that this state has compiled.
     pub fn forget(&mut self, script: Compiled) {
         // SAFETY: a reference is given back once, since it cannot be copied.
-        unsafe { lua::luaL_unref(self.state, lua::LUA_REGISTRYINDEX, script.0) };
+        unsafe { lua::luaL_unref(self.state, lua::LUA_REGISTRYINDEX, script.reference) };
     }
 
     /// Runs a script that this state has compiled, and writes its reply.
@@ -218,10 +259,90 @@ impl Interpreter {
         host: &mut dyn Host,
         reply: &mut Reply,
     ) -> Run {
-        let engine = self.engine;
+        self.run_path = RunPath::Lua;
         if !self.has_room_for(inputs) {
             return Run::Failed(without_place(inputs.name, NO_MEMORY));
         }
+        if let Some(run) = self.run_native(script, inputs, host, reply) {
+            return run;
+        }
+        if self.run_path != RunPath::Left {
+            return self.run_in_lua(script, inputs, host, reply);
+        }
+        let machine = std::mem::take(&mut self.machine);
+        let mut host = Repeated { host, machine: &machine, calls: 0, lines: 0 };
+        let run = self.run_in_lua(script, inputs, &mut host, reply);
+        self.machine = machine;
+        self.machine.forget();
+        run
+    }
+
+    /// Runs a script without Lua, if it can; none if Lua has to run it.
+    fn run_native(
+        &mut self,
+        script: &Compiled,
+        inputs: Inputs<'_, '_>,
+        host: &mut dyn Host,
+        reply: &mut Reply,
+    ) -> Option<Run> {
+        let translation = script.translation.as_ref()?;
+        if !self.allows_native || self.context().is_debugged.get() {
+            return None;
+        }
+        let program = translation.program(|| self.translate(script).ok().map(Box::new))?;
+        let given = martlet_bytecode::Inputs {
+            keys: inputs.keys,
+            args: inputs.args,
+            reply_max_bytes: (self.context().memory.left_bytes() / 2).max(1),
+            has_plain_json: self.context().json.get() == JsonSettings::default(),
+        };
+        let mut server = NativeServer { host, state: self.state, globals: GLOBALS };
+        let outcome = program.run(&mut self.machine, given, &mut server, reply);
+        translation.note(matches!(outcome, Outcome::Left(_)));
+        self.run_path = RunPath::Native;
+        Some(match outcome {
+            Outcome::Replied => Run::Replied,
+            Outcome::Failed(failure) => Run::Failed(self.placed(failure, inputs.name)),
+            Outcome::Abandoned => Run::Abandoned,
+            Outcome::Left(_) => {
+                self.run_path = RunPath::Left;
+                return None;
+            }
+        })
+    }
+
+    /// The error with which a program has ended, as it is answered.
+    fn placed(&self, failure: Failure, name: &str) -> ScriptError {
+        let Failure { mut text, is_counted, line } = failure;
+        if let Some(line) = line {
+            let line = line.to_string();
+            append_place(
+                &mut text,
+                self.context().is_valkey.get(),
+                name,
+                self.source_name(),
+                line.as_bytes(),
+            );
+        }
+        ScriptError { text, is_counted }
+    }
+
+    /// The name that errors tell of a chunk.
+    fn source_name(&self) -> &'static [u8] {
+        match self.engine {
+            Engine::Eval => b"@user_script",
+            Engine::Functions => b"@user_function",
+        }
+    }
+
+    fn run_in_lua(
+        &mut self,
+        script: &Compiled,
+        inputs: Inputs<'_, '_>,
+        host: &mut dyn Host,
+        reply: &mut Reply,
+    ) -> Run {
+        let engine = self.engine;
         let mut stack = self.stack();
         if engine == Engine::Eval {
             set_inputs(&mut stack, inputs);
@@ -399,7 +520,7 @@ fn push_function(stack: &mut Stack<'_>, function: &Compiled) {
     stack.push_copy(HANDLER);
     stack.room();
     // SAFETY: there is room, and the registry is a table.
-    unsafe { lua::lua_rawgeti_(stack.state(), lua::LUA_REGISTRYINDEX, function.0) };
+    unsafe { lua::lua_rawgeti_(stack.state(), lua::LUA_REGISTRYINDEX, function.reference) };
 }
 
 fn push_values(stack: &mut Stack<'_>, values: &[&[u8]]) {
@@ -455,6 +576,13 @@ fn without_place(name: &str, text: &[u8]) -> ScriptError {
     ScriptError { text, is_counted: false }
 }
 
+/// Appends the place of an error to its text.
+fn append_place(text: &mut Vec<u8>, is_valkey: bool, name: &str, source: &[u8], line: &[u8]) {
+    let (name, comma) = if is_valkey { ("", "") } else { (name, ", ") };
+    let place = [b" script: ", name.as_bytes(), comma.as_bytes(), b"on ", source, b":", line, b"."];
+    text.extend_from_slice(&place.concat());
+}
+
 /// The error that [`place_error`] has left on top, as it is answered.
 fn uncaught_error(stack: &mut Stack<'_>, name: &str) -> ScriptError {
     let table = stack.top();
@@ -466,10 +594,7 @@ fn uncaught_error(stack: &mut Stack<'_>, name: &str) -> ScriptError {
     stack.get_field(table, "line");
     let line = stack.text(-1).map(<[u8]>::to_vec);
     if let (Some(source), Some(line)) = (stack.bytes(-2), line) {
-        let (name, comma) = if Context::of(stack).is_valkey.get() { ("", "") } else { (name, ", ") };
-        let place =
-            [b" script: ", name.as_bytes(), comma.as_bytes(), b"on ", source, b":", &line, b"."].concat();
-        error.text.extend_from_slice(&place);
+        append_place(&mut error.text, Context::of(stack).is_valkey.get(), name, source, &line);
     }
     error
 }

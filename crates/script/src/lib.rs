@@ -9,6 +9,8 @@ mod cmsgpack;
 mod context;
 mod convert;
 mod debugger;
+#[cfg(any(test, feature = "testing"))]
+pub mod differential;
 mod door;
 pub mod flags;
 pub mod host;
@@ -16,17 +18,21 @@ mod interpreter;
 mod json;
 pub mod library;
 mod memory;
+mod native;
 mod output;
 mod random;
 mod sandbox;
 mod stack;
 mod structs;
+mod translation;
 
 pub use api::{Product, Version};
 pub use context::{Compiled, Registered};
 pub use flags::ScriptFlags;
 pub use host::{Called, DebugInput, Host, LogLevel, Verdict};
 pub use interpreter::{Engine, Inputs, Interpreter, Run, ScriptError};
+pub use martlet_bytecode::Unsupported;
+pub use native::RunPath;
 
 #[cfg(test)]
 mod tests;

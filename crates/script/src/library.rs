@@ -74,7 +74,8 @@ fn register_function(stack: &mut Stack<'_>) -> Results {
     }
     stack.set_top(2);
     // SAFETY: a function is on top, which is taken.
-    let function = Compiled(unsafe { lua::luaL_ref(stack.state(), lua::LUA_REGISTRYINDEX) });
+    let reference = unsafe { lua::luaL_ref(stack.state(), lua::LUA_REGISTRYINDEX) };
+    let function = Compiled { reference, translation: None };
     registered.push(Registered { name, description, flags, function });
     Ok(0)
 }

@@ -9,6 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 
+pub use martlet_bytecode::number::to_integer;
 use martlet_lua as lua;
 use martlet_lua::{lua_CFunction, lua_State};
 
@@ -41,11 +42,6 @@ impl Raise {
 
 /// How many values on top of the stack are a function's results.
 pub type Results = Result<c_int, Raise>;
-
-/// x86's conversion of a double to an integer: towards zero; a double without one becomes the least.
-pub fn to_integer(number: f64) -> i64 {
-    if number >= -(2f64.powi(63)) && number < 2f64.powi(63) { number as i64 } else { i64::MIN }
-}
 
 /// The type of a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -96,6 +96,12 @@ pub struct ThreadStats {
     pub tick_ns: Counter,
     /// Nanoseconds of requests within an EXEC, which counts them as well.
     pub nested_ns: Counter,
+    /// Runs of scripts and functions without Lua.
+    pub scripts_native: Counter,
+    /// Runs by Lua.
+    pub scripts_in_lua: Counter,
+    /// Runs that began without Lua, and that Lua had to do from their beginning.
+    pub scripts_left_to_lua: Counter,
     /// How often the memory of several requests' keys was asked for together, and of how many.
     pub prefetch_batches: Counter,
     /// Requests in those batches.
@@ -131,6 +137,9 @@ impl ThreadStats {
             loop_commands_max: Counter::default(),
             tick_ns: Counter::default(),
             nested_ns: Counter::default(),
+            scripts_native: Counter::default(),
+            scripts_in_lua: Counter::default(),
+            scripts_left_to_lua: Counter::default(),
             prefetch_batches: Counter::default(),
             prefetch_entries: Counter::default(),
             reads_processed: Counter::default(),
@@ -200,6 +209,9 @@ impl ThreadStats {
             &self.loop_commands_max,
             &self.tick_ns,
             &self.nested_ns,
+            &self.scripts_native,
+            &self.scripts_in_lua,
+            &self.scripts_left_to_lua,
             &self.prefetch_batches,
             &self.prefetch_entries,
             &self.reads_processed,

@@ -240,6 +240,30 @@ pub const ROWS: &[Row] = &[
         pipeline: 64,
         ..PLAIN
     },
+    scripted(
+        "script-compare-and-delete",
+        "EVALSHA 492ba3147c4d4212d015bc099c3971097a861e31 1 {key uniform 100000} value",
+        &[Fill { template: "SET {key sequence 100000} value", requests: 100_000 }, Fill {
+            template: "EVAL if\nredis.call('GET',KEYS[1])==ARGV[1]\nthen\nreturn(redis.call('DEL',KEYS[1]))\nelse\nreturn(0)\nend 1 key value",
+            requests: 1,
+        }],
+    ),
+    scripted(
+        "script-limiter",
+        "EVALSHA 0b2f530068e5faa8b177c1e04169393549c5a3a2 1 {key uniform 100000} 100",
+        &[Fill {
+            template: "EVAL local\nn=redis.call('INCR',KEYS[1])\nif(n==1)then\nredis.call('EXPIRE',KEYS[1],ARGV[1])\nend\nreturn(n) 1 key 100",
+            requests: 1,
+        }],
+    ),
+    scripted(
+        "script-sliding-window",
+        "EVALSHA d48e7d7acd5397776ee3449ff9b2b1a3babcb84c 1 {key uniform 1000} {count 3000000} 10000 100 {value 16}",
+        &[Fill {
+            template: "EVAL redis.call('ZREMRANGEBYSCORE',KEYS[1],0,ARGV[1]-ARGV[2])\nlocal\nn=redis.call('ZCARD',KEYS[1])\nif(n<tonumber(ARGV[3]))then\nredis.call('ZADD',KEYS[1],ARGV[1],ARGV[4])\nredis.call('PEXPIRE',KEYS[1],ARGV[2])\nreturn(1)\nend\nreturn(0) 1 key 1 10000 100 m",
+            requests: 1,
+        }],
+    ),
     publish("publish-1", 1),
     publish("publish-10", 10),
     publish("publish-100", 100),
@@ -353,6 +377,11 @@ const fn pipelined(name: &'static str, target: f64, fill: &'static [Fill], templ
 
 const fn of_module(name: &'static str, fill: &'static [Fill], template: &'static str) -> Row {
     Row { is_of_module: true, ..pipelined(name, 2.5, fill, template) }
+}
+
+/// A script by its digest, at P=64; its text is a part of the fill, without spaces.
+const fn scripted(name: &'static str, template: &'static str, fill: &'static [Fill]) -> Row {
+    Row { name, target: 2.5, fill, template, pipeline: 64, refill: true, ..PLAIN }
 }
 
 const fn publish(name: &'static str, subscribers: usize) -> Row {

@@ -19,7 +19,7 @@ use martlet_engine::in_view;
 use martlet_journal::stream::Audience;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
-use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, ScriptFlags};
+use martlet_script::{Compiled, Engine, Inputs, Interpreter, Run, RunPath, ScriptFlags};
 
 use crate::connection::Connection;
 use crate::pubsub::hub::HeldMessage;
@@ -339,7 +339,15 @@ impl ScriptRun<'_, '_> {
         };
         host.slot = host.declared_slot();
         let was_nested = host.worker.meter.slot_use.begin_nested();
+        self.interpreter.allow_native(host.worker.config().native_scripts);
         let run = self.interpreter.run(self.compiled, self.inputs, &mut host, reply);
+        let stats = host.worker.stats();
+        let counter = match self.interpreter.run_path() {
+            RunPath::Lua => &stats.scripts_in_lua,
+            RunPath::Native => &stats.scripts_native,
+            RunPath::Left => &stats.scripts_left_to_lua,
+        };
+        counter.add(1);
         let slot = host.slot.filter(|_| !host.may_cross_slots());
         let ScriptHost { worker, connection, missing, guest, is_shown, .. } = host;
         worker.meter.slot_use.end_nested(was_nested);

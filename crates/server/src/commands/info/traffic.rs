@@ -108,6 +108,9 @@ fn tracking_and_traffic(worker: &mut Worker, text: &mut Text) {
     text.field("unexpected_error_replies", unexpected);
     text.field("total_error_replies", thread(|t| t.error_replies.get()));
     text.field("dump_payload_sanitizations", 0);
+    text.field("scripts_native", thread(|t| t.scripts_native.get()));
+    text.field("scripts_in_lua", thread(|t| t.scripts_in_lua.get()));
+    text.field("scripts_left_to_lua", thread(|t| t.scripts_left_to_lua.get()));
     text.field("total_reads_processed", thread(|t| t.reads_processed.get()));
     text.field("total_writes_processed", thread(|t| t.writes_processed.get()));
     text.field("io_threaded_reads_processed", beyond_first(|t| t.reads_processed.get()));
