@@ -5,6 +5,7 @@ mod apps;
 mod browser;
 mod client_cpu;
 mod clients;
+mod commands;
 mod cost;
 mod dashboard;
 mod durability;
@@ -47,6 +48,8 @@ enum Chore {
     BenchSmoke(smoke::Options),
     /// Server CPU per request and memory, against a peer.
     BenchCost(cost::Options),
+    /// Server CPU per request of every command that a peer has too.
+    CommandsBesideRedis(commands::Options),
     /// The load tester's HTML report, in headless Chromium.
     BenchReport(browser::Options),
     /// The load tester's Python wheel: built, installed, compared with resp-benchmark's class.
@@ -93,6 +96,7 @@ fn main() {
         Chore::Wire(options) => wire::run(&options),
         Chore::BenchSmoke(options) => smoke::run(&options),
         Chore::BenchCost(options) => cost::run(&options),
+        Chore::CommandsBesideRedis(options) => commands::run(&options),
         Chore::BenchReport(options) => report_page::run(&options),
         Chore::BenchPython(options) => python::run(&options),
         Chore::BenchClient(options) => client_cpu::run(&options),

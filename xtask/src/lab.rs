@@ -15,6 +15,7 @@ pub const CHORES: &[(&str, &str)] = &[
     ("wire", "The raw-wire suite against a running server, or the recording of a server's replies"),
     ("bench-smoke", "Checks that the server takes load and the measuring tools run"),
     ("bench-cost", "Server CPU per request and memory, against a peer"),
+    ("commands-beside-redis", "Server CPU per request of every command that a peer has too"),
     ("bench-report", "The load tester's HTML report, in headless Chromium"),
     (
         "bench-python",
