@@ -155,6 +155,13 @@ impl ZSet {
         ZSet { form: Packed::new().into() }
     }
 
+    /// A set of these members and scores, one after another; the caller has seen that they ascend, that the
+    /// scores are integers, and that no member is there twice.
+    pub fn of_packed(pairs: Packed) -> ZSet {
+        debug_assert!(pairs.len().is_multiple_of(2));
+        ZSet { form: pairs.into() }
+    }
+
     /// An empty set, packed, with room for `bytes` of entries.
     pub fn with_capacity(bytes: usize) -> ZSet {
         ZSet { form: Packed::with_capacity(bytes).into() }
@@ -393,12 +400,9 @@ impl ZSet {
                 packed.remove_range(start * 2, (end - start) * 2);
             }
             FormMut::Full(full) => {
-                let full = full.make_mut();
-                for _ in start..end {
-                    full.remove_rank(start, &mut |member, score| {
-                        f(Entry { member: Element::Bytes(member), score });
-                    });
-                }
+                full.make_mut().remove_range(start..end, &mut |member, score| {
+                    f(Entry { member: Element::Bytes(member), score });
+                });
             }
         }
         end - start

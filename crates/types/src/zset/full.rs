@@ -6,10 +6,11 @@
 //! and the index names its place.
 
 use super::index::{Index, Place, member_hash};
-use super::leaf::Leaf;
+use super::leaf::{LEAF_MAX, Leaf};
 use super::slots::Slots;
 use super::tree::{Inner, Store, Target};
 use martlet_base::prefetch::{Name, PrefetchQueue, ProbeStep, Progress};
+use std::ops::Range;
 
 /// See the module's description.
 #[derive(Clone)]
@@ -130,16 +131,46 @@ impl Full {
         self.len -= 1;
     }
 
-    /// Removes the entry at `rank`, below the length, after `f` has seen it.
-    pub fn remove_rank(&mut self, rank: usize, f: &mut dyn FnMut(&[u8], f64)) {
-        let (id, in_leaf) = self.root.at_rank(rank as u64);
-        let leaf = self.store.leaf(id);
-        let slot = leaf.slot(in_leaf);
-        f(leaf.member(slot), leaf.score(slot));
-        let hash = member_hash(leaf.member(slot));
-        self.store.index.remove(hash, Place { leaf: id, slot: slot as u8 });
-        self.root.remove(&mut self.store, Target::Rank(rank as u64));
-        self.len -= 1;
+    /// Removes the entries at `ranks`, which are below the length, after `f` has seen each: leaves that lie
+    /// within them as a whole.
+    pub fn remove_range(&mut self, ranks: Range<usize>, f: &mut dyn FnMut(&[u8], f64)) {
+        let mut left = ranks.len();
+        while left > 0 {
+            let (id, in_leaf) = self.root.at_rank(ranks.start as u64);
+            // A reference, so that leaf and index can be changed.
+            let leaf = self.store.leaf(id).clone();
+            let count = left.min(leaf.len() - in_leaf);
+            self.remove_from_index(id, &leaf, in_leaf..in_leaf + count, f);
+            let is_whole = count == leaf.len() && self.len > count as u64;
+            drop(leaf);
+            if is_whole {
+                self.root.remove_leaf(&mut self.store, ranks.start as u64);
+            } else {
+                (0..count).for_each(|_| self.root.remove(&mut self.store, Target::Rank(ranks.start as u64)));
+            }
+            self.len -= count as u64;
+            left -= count;
+        }
+    }
+
+    /// Removes entries of a leaf from the index, after `f` has seen each.
+    fn remove_from_index(
+        &mut self,
+        id: u32,
+        leaf: &Leaf,
+        ranks: Range<usize>,
+        f: &mut dyn FnMut(&[u8], f64),
+    ) {
+        let mut hashes = [0; LEAF_MAX];
+        for (hash, rank) in hashes.iter_mut().zip(ranks.clone()) {
+            *hash = member_hash(leaf.entry(rank).1);
+            self.store.index.prefetch(*hash);
+        }
+        for (hash, rank) in hashes.iter().zip(ranks) {
+            let slot = leaf.slot(rank);
+            f(leaf.member(slot), leaf.score(slot));
+            self.store.index.remove(*hash, Place { leaf: id, slot: slot as u8 });
+        }
     }
 
     /// The rank of a member that was just found.

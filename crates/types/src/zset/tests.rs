@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         30 => (member(), score(), options()).prop_map(|(m, s, o)| Step::Add(m, s, o)),
         9 => member().prop_map(Step::Remove),
-        1 => (0..300usize, 0..60usize).prop_map(|(start, len)| Step::RemoveRange(start, start + len)),
+        1 => (0..300usize, 0..200usize).prop_map(|(start, len)| Step::RemoveRange(start, start + len)),
         1 => any::<bool>().prop_map(Step::Pop),
         1 => Just(Step::Pin),
         1 => (member(), score(), score()).prop_map(|(m, a, b)| Step::Check(m, a, b)),

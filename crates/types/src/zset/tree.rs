@@ -6,8 +6,9 @@
 //!
 //! What always holds, for child `i` of a node: `counts[i]` is the number of entries below it and is not zero,
 //! `first_leaf[i]` its first leaf; `scores[i]` is no larger than the score of any entry below it, and no
-//! smaller than that of any entry before. Leaves keep their id for life, and of two that are joined the left
-//! one stays, so a first leaf never changes.
+//! smaller than that of any entry before. The first child's score is not read: it takes what is before the
+//! others' too. Leaves keep their id for life, and of two that are joined the left
+//! one stays, so a first leaf changes only where it is removed as a whole.
 
 use super::index::{ID_LIMIT, Index, Place, member_hash};
 use super::leaf::{LEAF_MAX, Leaf};
@@ -187,11 +188,12 @@ impl Inner {
         self.counts[..self.len()].iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// How many children have a separator that is below `score`, and how many one that is at most `score`.
+    /// How many children have a separator that is below `score`, and how many one that is at most `score`;
+    /// the first child, which has what is before all others, is among both.
     #[inline]
     fn count_scores(&self, score: f64) -> (usize, usize) {
-        let (mut below, mut at_most) = (0u64, 0u64);
-        for &other in &self.scores[..self.len()] {
+        let (mut below, mut at_most) = (1u64, 1u64);
+        for &other in self.scores.get(1..self.len()).unwrap_or_default() {
             below += u64::from(other < score);
             at_most += u64::from(other <= score);
         }
@@ -203,7 +205,7 @@ impl Inner {
     fn child_for(&self, store: &Store, score: f64, member: &[u8]) -> usize {
         let (below, at_most) = self.count_scores(score);
         // An entry before the first child's first one belongs to it all the same.
-        let equal = below.max(1)..at_most.max(1);
+        let equal = below..at_most;
         let not_after = self.first_leaf[equal.clone()]
             .partition_point(|&id| store.leaf(id).compare(0, score, member) != Ordering::Greater);
         equal.start + not_after - 1
@@ -237,7 +239,7 @@ impl Inner {
     /// Asks the processor for what an insertion at `score` will read of its leaf.
     #[inline]
     pub fn prefetch(&self, store: &Store, score: f64) {
-        let (_, leaf) = self.descend(|node| node.count_scores(score).1.saturating_sub(1));
+        let (_, leaf) = self.descend(|node| node.count_scores(score).1 - 1);
         store.leaf(leaf).prefetch_scores();
     }
 
@@ -251,7 +253,8 @@ impl Inner {
     pub fn rank_of_score(&self, store: &Store, score: f64, or_equal: bool) -> u64 {
         let (before, leaf) = self.descend(|node| {
             let (below, at_most) = node.count_scores(score);
-            if or_equal { at_most } else { below }.saturating_sub(1)
+            let not_after = if or_equal { at_most } else { below };
+            not_after - 1
         });
         let (less, equal) = store.leaf(leaf).count_scores(score);
         before + (less + if or_equal { equal } else { 0 }) as u64
@@ -377,6 +380,42 @@ impl Inner {
     /// Removes an entry from the tree of which this is the root; the index is the caller's concern.
     pub fn remove(&mut self, store: &mut Store, target: Target<'_>) {
         self.remove_below(store, target);
+        self.lower(store);
+    }
+
+    /// Removes the leaf with the entry at `rank` from the tree of which this is the root, with all of its
+    /// entries; there are more leaves. The index is the caller's concern.
+    pub fn remove_leaf(&mut self, store: &mut Store, rank: u64) {
+        self.remove_leaf_below(store, rank);
+        self.lower(store);
+    }
+
+    /// Returns how many entries the leaf had. The node may be empty afterwards, which its parent removes.
+    fn remove_leaf_below(&mut self, store: &mut Store, mut rank: u64) -> u32 {
+        let at = self.child_at_rank(&mut rank);
+        let Some(child) = self.nodes.as_mut().and_then(|nodes| nodes[at].as_mut()) else {
+            let Child { count, first_leaf, .. } = self.remove_child(at);
+            store.drop_leaf(first_leaf);
+            return count;
+        };
+        let child = Arc::make_mut(child);
+        let removed = child.remove_leaf_below(store, rank);
+        let (left, first_leaf, own_bytes) = (child.len(), child.first_leaf[0], child.own_bytes());
+        if left == 0 {
+            store.node_bytes -= own_bytes;
+            self.remove_child(at);
+            return removed;
+        }
+        self.counts[at] -= removed;
+        self.first_leaf[at] = first_leaf;
+        if left < FEW && self.len() > 1 {
+            self.refill_node(store, if at + 1 < self.len() { at } else { at - 1 });
+        }
+        removed
+    }
+
+    /// Puts the only child in this root's place, as long as there is only one.
+    fn lower(&mut self, store: &mut Store) {
         while self.len() == 1
             && let Some(child) = self.nodes.as_mut().and_then(|nodes| nodes[0].take())
         {
