@@ -72,6 +72,7 @@ impl Writer {
 }
 
 /// The elements of a listpack, each checked when it is met.
+#[derive(Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
     /// The header's count; `None` if there may be more than it can hold.
@@ -119,6 +120,41 @@ impl<'a> Reader<'a> {
         Some((entry, size))
     }
 
+    /// As [`Reader::short_text`], if it is an integer of up to four bytes in its shortest form; with its
+    /// value.
+    #[inline(always)]
+    pub fn short_int(&mut self) -> Option<(&'a [u8], usize, i64)> {
+        let (size, value, shorter) = match *self.rest {
+            [head @ ..0x80, ..] => (1, i64::from(head), 0..0),
+            [head @ 0xc0..0xe0, low, ..] => (2, thirteen_bits(head, low), 0..0x80),
+            [0xf1, low, high, ..] => (3, i64::from(i16::from_le_bytes([low, high])), -0x1000..0x1000),
+            [0xf2, low, middle, high, ..] => {
+                (4, i64::from(i32::from_le_bytes([0, low, middle, high]) >> 8), -0x8000..0x8000)
+            }
+            [0xf3, a, b, c, d, ..] => (5, i64::from(i32::from_le_bytes([a, b, c, d])), -0x80_0000..0x80_0000),
+            _ => return None,
+        };
+        if shorter.contains(&value) || usize::from(*self.rest.get(size)?) != size {
+            return None;
+        }
+        let entry = self.rest;
+        self.rest = &entry[size + 1..];
+        self.count += 1;
+        Some((entry, size, value))
+    }
+
+    /// The next entry with all bytes from it on, and its size without its length back, if it lies in a list's
+    /// chunk and in a packed collection as it does here, and is short: then it is well-formed, and passed.
+    #[inline(always)]
+    pub fn short_entry(&mut self) -> Option<(&'a [u8], usize)> {
+        self.short_text().or_else(|| self.short_int().map(|(entry, size, _)| (entry, size)))
+    }
+
+    /// Whether all elements have been passed, and are as many as the header says.
+    pub fn is_at_end(&self) -> bool {
+        self.rest == [END] && self.announced.is_none_or(|count| count == self.count)
+    }
+
     /// The next element, `None` at the end.
     #[inline]
     fn step(&mut self) -> Result<Option<Element<'a>>, Error> {
@@ -162,6 +198,13 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
+/// An integer of thirteen bits: the sign moved to the top and back.
+#[inline(always)]
+fn thirteen_bits(high: u8, low: u8) -> i64 {
+    let bits = (u16::from(high) << 8 | u16::from(low)) << 3;
+    i64::from(bits as i16 >> 3)
+}
+
 #[inline]
 fn read_element<'a>(rest: &mut &'a [u8]) -> Result<Element<'a>, Error> {
     let mut next = |len: usize| rest.split_off(..len).ok_or(BAD);
@@ -171,9 +214,7 @@ fn read_element<'a>(rest: &mut &'a [u8]) -> Result<Element<'a>, Error> {
         0x80..0xc0 => usize::from(first & 0x3f),
         0xc0..0xe0 => {
             let [low] = *next(1)? else { return Err(BAD) };
-            // Thirteen bits, the sign moved to the top and back.
-            let bits = (u16::from(first) << 8 | u16::from(low)) << 3;
-            return Ok(Element::Int(i64::from(bits as i16 >> 3)));
+            return Ok(Element::Int(thirteen_bits(first, low)));
         }
         0xe0..0xf0 => {
             let [low] = *next(1)? else { return Err(BAD) };

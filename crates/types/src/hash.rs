@@ -100,6 +100,12 @@ impl Hash {
         Hash { form: Packed::new().into() }
     }
 
+    /// A hash of these fields and values, one after another; the caller has seen that no name is there twice.
+    pub fn of_packed(pairs: Packed) -> Hash {
+        debug_assert!(pairs.len().is_multiple_of(2));
+        Hash { form: pairs.into() }
+    }
+
     /// An empty hash, packed, with room for `bytes` of fields and values.
     pub fn with_capacity(bytes: usize) -> Hash {
         Hash { form: Packed::with_capacity(bytes).into() }

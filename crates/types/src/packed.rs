@@ -68,6 +68,38 @@ impl Packed {
         Packed::with_class(class_of(HEADER_BYTES + bytes.min(Packed::MAX_BYTES)))
     }
 
+    /// Of `count` elements that lie in `bytes` as they will here, within the limits.
+    pub(crate) fn of_encoded(bytes: &[u8], count: usize) -> Packed {
+        let mut packed = Packed::with_capacity(bytes.len());
+        packed.append(bytes, bytes.len(), count);
+        packed
+    }
+
+    /// Appends a short element: the first `size` bytes of `packed`, which are as they lie here.
+    #[inline]
+    pub fn push_encoded(&mut self, packed: &[u8], size: usize) {
+        debug_assert!(Encoded::new(decode_at(packed, 0).0).is_at(&packed[..size]));
+        if HEADER_BYTES + self.used() + size <= class_bytes(self.class()) {
+            self.append(packed, size, 1);
+        } else {
+            self.push_back(decode_at(packed, 0).0);
+        }
+    }
+
+    /// Copies `size` bytes of whole elements behind the others; the block has room for them.
+    #[inline]
+    fn append(&mut self, encoded: &[u8], size: usize, count: usize) {
+        let (used, class, len) = (self.used(), self.class(), self.len());
+        assert!(HEADER_BYTES + used + size <= class_bytes(class) && len + count <= Packed::MAX_LEN);
+        let encoded = &encoded[..size];
+        // SAFETY: the block has `class_bytes` bytes, is owned by `self`, and nothing else points into it.
+        unsafe {
+            let end = self.block.as_ptr().add(HEADER_BYTES + used);
+            std::ptr::copy_nonoverlapping(encoded.as_ptr(), end, size);
+        }
+        self.set_header(used + size, class, len + count);
+    }
+
     fn with_class(class: u8) -> Packed {
         let mut packed = Packed { block: allocate(class) };
         packed.set_header(0, class, 0);

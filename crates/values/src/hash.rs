@@ -30,7 +30,7 @@ use crate::descriptor::{DataType, Descriptor, Encoded, RdbType, Requirement};
 use crate::digest::Digest;
 use crate::export::Export;
 use crate::form::{VERSION_LISTPACKS, VERSION_TEMPLATES, VERSION_TIMED, VERSION_VALKEY, write_packed};
-use crate::times;
+use crate::{packed_pairs, times};
 
 pub(crate) mod template;
 
@@ -122,6 +122,11 @@ impl DataType for Hash {
                     input.array::<8>()?;
                 }
                 let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
+                if byte == LISTPACK
+                    && let Some(packed) = packed_pairs::fields(elements.clone(), limits)
+                {
+                    return Ok(Hash::of_packed(packed));
+                }
                 of_elements(elements.element_bytes(), elements, byte != LISTPACK, limits)
             }
             _ => of_strings(input, Times::Absent, limits),

@@ -20,6 +20,7 @@ mod hash;
 mod json;
 mod list;
 mod module;
+mod packed_pairs;
 mod path_hash;
 pub mod payload;
 mod set;

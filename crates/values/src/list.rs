@@ -160,8 +160,8 @@ fn read_nodes(input: &mut (impl Input + ?Sized), byte: u8, list: &mut ListBuilde
             Some(PACKED) => {
                 let mut elements = listpack::read(node)?;
                 loop {
-                    while let Some((entry, size)) = elements.short_text() {
-                        list.push_packed_text(entry, size);
+                    while let Some((entry, size)) = elements.short_entry() {
+                        list.push_packed(entry, size);
                     }
                     match elements.next() {
                         Some(element) => list.push(element?),

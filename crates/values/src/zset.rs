@@ -21,6 +21,7 @@ use crate::descriptor::{DataType, Descriptor, Encoded, RdbType};
 use crate::digest::Digest;
 use crate::export::Export;
 use crate::form::{VERSION_LISTPACKS, write_packed};
+use crate::packed_pairs;
 
 const TEXT_SCORES: u8 = 3;
 const BINARY_SCORES: u8 = 5;
@@ -76,6 +77,9 @@ impl DataType for ZSet {
             }
             LISTPACK => {
                 let elements = listpack::read(read_bytes(input, &mut scratch)?)?;
+                if let Some(packed) = packed_pairs::scores(elements.clone(), limits) {
+                    return Ok(ZSet::of_packed(packed));
+                }
                 of_pairs(elements.element_bytes(), elements, limits)
             }
             byte => of_strings(input, byte, limits),

@@ -68,10 +68,10 @@ impl ListBuilder {
         copy::extend(&mut self.gathered.bytes, code.body);
     }
 
-    /// Adds a text of up to 63 bytes that spells no integer, behind the others: the first `size` bytes of
-    /// `packed`, which are as they lie both here and in a listpack.
+    /// Adds a short element behind the others: the first `size` bytes of `packed`, which are as they lie both
+    /// here and in a listpack.
     #[inline(always)]
-    pub fn push_packed_text(&mut self, packed: &[u8], size: usize) {
+    pub fn push_packed(&mut self, packed: &[u8], size: usize) {
         debug_assert!(Encoded::new(decode_at(packed, 0).0).is_at(&packed[..size]));
         self.make_room(size);
         self.gathered.note(size, packed[0]);
@@ -98,9 +98,7 @@ impl ListBuilder {
         let Gathered { bytes, places, .. } = &self.gathered;
         let is_small = places.len() <= PACKED_MAX_LEN && HEADER_BYTES + bytes.len() <= PACKED_MAX_BYTES;
         if self.chunked.len() == 0 && is_small {
-            let mut packed = Packed::with_capacity(bytes.len());
-            packed.extend(places.iter().map(|&place| decode_at(bytes, usize::from(place)).0));
-            return List { form: packed.into() };
+            return List { form: Packed::of_encoded(bytes, places.len()).into() };
         }
         self.end_chunk();
         List { form: TaggedBox::new(self.chunked).into() }
