@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::key_counts::KeyCounts;
+
 /// A number that only its owning thread changes: adding is a plain load and store, no locked instruction.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -75,10 +77,12 @@ pub struct Counters {
     pub incompatible: Counter,
     /// Changes of the data set.
     pub dirty: Counter,
+    /// The thread's part of the numbers of keys.
+    pub keys: KeyCounts,
 }
 
 impl Counters {
-    /// Sets all to 0 but `dirty`; for CONFIG RESETSTAT, behind the gate.
+    /// Sets all to 0 but `dirty` and `keys`; for CONFIG RESETSTAT, behind the gate.
     pub fn reset(&self) {
         for counter in [
             &self.keyspace_hits,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use hashbrown::hash_map::Entry;
-use hashbrown::{HashMap, HashSet};
-use martlet_keyspace::Kind;
+use hashbrown::{Equivalent, HashMap, HashSet};
+use martlet_keyspace::{Kind, key_hash};
 
 /// Raised when a watched key has changed; one per client.
 #[derive(Debug, Default)]
@@ -225,6 +225,54 @@ pub struct Hooks {
 }
 
 type Place = (usize, Vec<u8>);
+
+/// A place to be looked up.
+#[derive(Hash)]
+struct PlaceOf<'k>(usize, &'k [u8]);
+
+impl Equivalent<Place> for PlaceOf<'_> {
+    fn equivalent(&self, place: &Place) -> bool {
+        self.0 == place.0 && self.1 == place.1.as_slice()
+    }
+}
+
+/// A superset of the keys in a shard's tables, by their hashes. A write of any other key reads one line of
+/// the filter and no table.
+///
+/// A key that leaves the tables stays in the filter until the filter is built again, which happens when the
+/// number of added keys exceeds the number of keys in the tables.
+#[derive(Default)]
+struct Filter {
+    bits: [u64; FILTER_WORDS],
+    /// Keys added since the filter was built.
+    added: usize,
+}
+
+/// A cache line.
+const FILTER_WORDS: usize = 8;
+/// Least number of added keys before the filter is built again.
+const FILTER_ADDED_MIN: usize = 64;
+
+impl Filter {
+    #[inline]
+    fn place(hash: u64) -> (usize, u64) {
+        // The lowest bits are the shard's.
+        let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((mixed >> 61) as usize, 1 << (mixed >> 55 & 63))
+    }
+
+    #[inline]
+    fn may_have(&self, hash: u64) -> bool {
+        let (word, bit) = Filter::place(hash);
+        self.bits[word] & bit != 0
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        let (word, bit) = Filter::place(key_hash(key));
+        self.bits[word] |= bit;
+        self.added += 1;
+    }
+}
 /// The address of a client's [`WatchFlag`], which lives as long as the watcher does.
 type ClientFlag = usize;
 
@@ -241,6 +289,7 @@ struct Tables {
     cached: HashMap<Vec<u8>, Vec<u64>, RandomState>,
     /// Some client is to be notified of every change.
     is_broadcast: bool,
+    filter: Filter,
 }
 
 /// Clients that are blocked on one key.
@@ -263,13 +312,31 @@ impl Tables {
     fn is_empty(&self) -> bool {
         self.watchers.is_empty() && self.waiters.is_empty() && self.cached.is_empty() && !self.is_broadcast
     }
+
+    /// Adds a key that one of the tables has got.
+    fn note(&mut self, key: &[u8]) {
+        let held = self.watchers.len() + self.waiters.len() + self.cached.len();
+        if self.filter.added < held + FILTER_ADDED_MIN {
+            return self.filter.add(key);
+        }
+        self.filter = Filter::default();
+        let places = self.watchers.keys().chain(self.waiters.keys()).map(|(_, key)| key);
+        places.chain(self.cached.keys()).for_each(|key| self.filter.add(key));
+        self.filter.added = 0;
+    }
 }
 
 impl Hooks {
-    /// Whether there is no watcher and no waiter: the test that every write pays.
+    /// Whether there is no watcher and no waiter.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.tables.is_none()
+    }
+
+    /// Whether a change of a key with this hash may concern a client: the test that every write pays.
+    #[inline]
+    pub fn may_concern(&self, hash: u64) -> bool {
+        self.tables.as_ref().is_some_and(|tables| tables.filter.may_have(hash) || tables.is_broadcast)
     }
 
     /// Drops the tables once they are empty.
@@ -282,20 +349,23 @@ impl Hooks {
     /// Adds a watcher, `was_expired` if the key is there but has expired; false if the client watches the key
     /// already.
     pub fn watch(&mut self, db: usize, key: &[u8], flag: &Arc<WatchFlag>, was_expired: bool) -> bool {
-        let flags = self.tables.get_or_insert_default().watchers.entry((db, key.to_vec())).or_default();
+        let tables = self.tables.get_or_insert_default();
+        let flags = tables.watchers.entry((db, key.to_vec())).or_default();
         let watcher = || Watcher { flag: flag.clone(), was_expired: AtomicBool::new(was_expired) };
-        match flags.entry(client_flag(flag)) {
+        let is_new = match flags.entry(client_flag(flag)) {
             Entry::Occupied(_) => false,
             Entry::Vacant(place) => {
                 place.insert(watcher());
                 true
             }
-        }
+        };
+        tables.note(key);
+        is_new
     }
 
     /// Whether the key had expired when this client watched it, and nothing has happened to it since.
     pub fn was_expired(&self, db: usize, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
-        let watchers = self.tables.as_ref().and_then(|tables| tables.watchers.get(&(db, key.to_vec())));
+        let watchers = self.tables.as_ref().and_then(|tables| tables.watchers.get(&PlaceOf(db, key)));
         let watcher = watchers.and_then(|watchers| watchers.get(&client_flag(flag)));
         watcher.is_some_and(|watcher| watcher.was_expired.load(Ordering::Relaxed))
     }
@@ -315,7 +385,8 @@ impl Hooks {
 
     /// Queues a waiter behind those that are there.
     pub fn block(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
-        let queue = self.tables.get_or_insert_default().waiters.entry((db, key.to_vec())).or_default();
+        let tables = self.tables.get_or_insert_default();
+        let queue = tables.waiters.entry((db, key.to_vec())).or_default();
         // A command may name a key twice.
         let last = queue.waiters.back();
         if last.is_none_or(|last| last.number != waiter.number) {
@@ -323,6 +394,7 @@ impl Hooks {
             queue.until_removed += usize::from(waiter.until_removed());
             queue.waiters.push_back(waiter.clone());
         }
+        tables.note(key);
     }
 
     /// Takes a waiter out of a key's queue.
@@ -351,7 +423,7 @@ impl Hooks {
         after: u64,
         most: usize,
     ) -> Vec<Arc<Waiter>> {
-        let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&(db, key.to_vec())));
+        let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&PlaceOf(db, key)));
         let Some(queue) = queue.filter(|queue| queue.is_concerned(is_there)) else { return Vec::new() };
         let from = queue.waiters.partition_point(|waiter| waiter.number <= after);
         queue.waiters.range(from..).take(most).cloned().collect()
@@ -361,8 +433,7 @@ impl Hooks {
     /// that is blocked on the key.
     pub fn changed(&self, db: usize, key: &[u8], is_there: bool) -> bool {
         let Some(tables) = &self.tables else { return false };
-        let place = (db, key.to_vec());
-        for watcher in tables.watchers.get(&place).into_iter().flat_map(HashMap::values) {
+        for watcher in tables.watchers.get(&PlaceOf(db, key)).into_iter().flat_map(HashMap::values) {
             watcher.changed(is_there);
         }
         self.concerns_waiters(db, key, is_there)
@@ -370,17 +441,21 @@ impl Hooks {
 
     /// Whether a client that is blocked on the key is to run its request again.
     pub(crate) fn concerns_waiters(&self, db: usize, key: &[u8], is_there: bool) -> bool {
-        let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&(db, key.to_vec())));
+        let queue = self.tables.as_ref().and_then(|tables| tables.waiters.get(&PlaceOf(db, key)));
         queue.is_some_and(|queue| queue.is_concerned(is_there))
     }
 
     /// Remembers that a client caches a key: whether the key, and whether the pair, was not known.
     pub(crate) fn cache(&mut self, key: &[u8], client: u64) -> (bool, bool) {
-        let clients = self.tables.get_or_insert_default().cached.entry_ref(key).or_default();
+        let tables = self.tables.get_or_insert_default();
+        let clients = tables.cached.entry_ref(key).or_default();
         let is_first = clients.is_empty();
         let place = clients.binary_search(&client);
         if let Err(at) = place {
             clients.insert(at, client);
+        }
+        if is_first {
+            tables.note(key);
         }
         (is_first, place.is_err())
     }
@@ -451,7 +526,7 @@ impl Hooks {
 #[cfg(test)]
 mod tests {
     use super::{Awaited, Hooks, ReadyKeys, Waiter, WatchFlag};
-    use martlet_keyspace::Kind;
+    use martlet_keyspace::{Kind, key_hash};
     use std::sync::Arc;
 
     fn waiter_until(keys: &[&[u8]], until_removed: bool) -> Arc<Waiter> {
@@ -533,5 +608,37 @@ mod tests {
         hooks.unwatch(0, b"k", &flags[0]);
         hooks.unwatch(0, b"k", &flags[2]);
         assert!(hooks.is_empty());
+    }
+
+    #[test]
+    fn the_filter_has_all_keys_and_few_others() {
+        let mut hooks = Hooks::default();
+        let flag = Arc::new(WatchFlag::default());
+        let name = |number: u32| format!("key:{number}").into_bytes();
+        let concerns = |hooks: &Hooks, number| hooks.may_concern(key_hash(&name(number)));
+        assert!(!concerns(&hooks, 0));
+        let waiters: Vec<_> = (0..3000).map(|number| waiter(&[&name(number)])).collect();
+        // A window of twelve keys moves along: without being made again the filter would be full.
+        for number in 0..3000_u32 {
+            match number % 3 {
+                0 => drop(hooks.watch(0, &name(number), &flag, false)),
+                1 => hooks.block(0, &name(number), &waiters[number as usize]),
+                _ => drop(hooks.cache(&name(number), 7)),
+            }
+            if let Some(gone) = number.checked_sub(12) {
+                match gone % 3 {
+                    0 => hooks.unwatch(0, &name(gone), &flag),
+                    1 => hooks.unblock(0, &name(gone), &waiters[gone as usize]),
+                    _ => drop(hooks.take_cached(&name(gone))),
+                }
+            }
+            for held in number.saturating_sub(11)..=number {
+                assert!(concerns(&hooks, held), "key {held} is there");
+            }
+            let wrong = (10_000..10_200).filter(|other| concerns(&hooks, *other)).count();
+            assert!(wrong < 100, "{wrong} of 200 keys that are not there, at {number}");
+        }
+        hooks.set_broadcast(true);
+        assert!((10_000..10_200).all(|other| concerns(&hooks, other)));
     }
 }

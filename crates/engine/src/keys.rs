@@ -19,7 +19,8 @@ use martlet_base::limits::SHARD_COUNT;
 use martlet_base::random::Random;
 use martlet_journal::Position;
 use martlet_keyspace::{
-    Access, Collection, Db, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut, StrValue, Value,
+    Access, Collection, Db, DeletedLive, Detached, Entry, ExpiryChange, Key, Kind, Object, ObjectMut,
+    StrValue, Value,
 };
 use martlet_spec::EventClass;
 use triomphe::Arc;
@@ -29,6 +30,7 @@ use crate::effects::{Cause, Effects};
 use crate::engine::{Engine, ShardState};
 use crate::follow::ChangedKeys;
 use crate::hooks::{Hooks, ReadyKeys, Watcher};
+use crate::key_counts::NetChanges;
 use crate::lazyfree::LazyFree;
 use crate::shards::LockedShards;
 use crate::snapshot::{Change, Observer};
@@ -83,6 +85,8 @@ pub struct Keys {
     pub random: Random,
     /// Changed keys that the follower wants.
     followed: ChangedKeys,
+    /// Changes of the numbers of keys, to be published before the shards are unlocked.
+    net_changes: NetChanges,
     /// A script's changes.
     pub(crate) undo: Undo,
 }
@@ -108,6 +112,7 @@ impl Keys {
             wanted_shards: Vec::new(),
             random,
             followed: ChangedKeys::default(),
+            net_changes: NetChanges::default(),
             undo: Undo::default(),
         }
     }
@@ -308,8 +313,12 @@ impl Keys {
         }
         self.effects.event(EventClass::NEW, "new", self.view.db, key.bytes);
         let lru = self.view.touch.initial(self.view.now_ms);
-        let object = self.db_of_mut(key).object_or_insert::<T>(key, lru);
-        object.map(|object| object.with_clock(clock)).ok_or(WrongType)
+        self.counters.change.set();
+        let db = self.engine.state_mut(&mut self.locked, key.shard()).keys.db_mut(self.view.db);
+        let before = db.len();
+        let object = db.object_or_insert::<T>(key, lru).ok_or(WrongType)?;
+        self.net_changes.note(self.view.db, before, object.database_len());
+        Ok(object.with_clock(clock))
     }
 
     /// A key's access information after a value is stored: under LFU, and where accesses are not recorded, a
@@ -388,7 +397,7 @@ impl Keys {
             self.access(key);
         }
         let lru = self.lru_to_store(key);
-        let old = set(self.db_of_mut(key), lru);
+        let old = self.change_db(key, |db| set(db, lru));
         self.discard(old);
     }
 
@@ -398,7 +407,7 @@ impl Keys {
         self.note_new(key);
         self.note_expiry(key, expiry);
         let lru = self.lru_to_store(key);
-        let old = self.db_of_mut(key).set_int(key, value, expiry, lru);
+        let old = self.change_db(key, |db| db.set_int(key, value, expiry, lru));
         self.discard(old);
     }
 
@@ -409,7 +418,7 @@ impl Keys {
         self.note_new(key);
         self.note_expiry(key, expiry);
         let lru = self.lru_to_store(key);
-        let old = self.db_of_mut(key).set_bytes(key, bytes, raw, expiry, lru);
+        let old = self.change_db(key, |db| db.set_bytes(key, bytes, raw, expiry, lru));
         self.discard(old);
     }
 
@@ -451,11 +460,14 @@ impl Keys {
         self.counters.change.set();
         let (db, snapshot) = (self.view.db, &self.engine.snapshot);
         let shard = &mut self.engine.state_mut(&mut self.locked, key.shard()).keys;
-        if snapshot.is_on() {
+        let before = shard.db(db).len();
+        let result = if snapshot.is_on() {
             snapshot.change_str(shard, db, key, touched, change)
         } else {
             change(shard.db_mut(db))
-        }
+        };
+        self.net_changes.note(db, before, shard.db(db).len());
+        result
     }
 
     /// Stores a value of any type; the key's old value is discarded.
@@ -463,7 +475,7 @@ impl Keys {
         self.preserve(key);
         self.note_stored(key, value.kind());
         let lru = self.lru_to_store(key);
-        let old = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
+        let old = self.change_db(key, |db| db.set_value(key, value, expiry_ms, lru));
         self.note_value_due(key, expiry_ms);
         self.discard(old);
     }
@@ -478,15 +490,21 @@ impl Keys {
 
     /// Deletes the key; whether it was there. An expired one counts as absent.
     pub fn delete(&mut self, key: &Key<'_>) -> bool {
-        if self.get(key).is_none() {
-            self.access(key);
-            return false;
+        if (self.engine.snapshot.is_observed() || self.undo.is_on()) && self.get(key).is_some() {
+            self.preserve(key);
         }
-        self.preserve(key);
-        let kept = self.db_of_mut(key).delete(key, LazyFree::EFFORT);
-        let deleted = kept.is_some();
-        self.discard(kept.flatten());
-        deleted
+        let due_ms = self.due_ms;
+        match self.change_db(key, |db| db.delete_live(key, due_ms, LazyFree::EFFORT)) {
+            DeletedLive::Deleted(kept) => {
+                self.discard(kept);
+                true
+            }
+            DeletedLive::Expired => {
+                self.access(key);
+                false
+            }
+            DeletedLive::Absent => false,
+        }
     }
 
     /// Deletes the key if its collection has no elements left; whether it did.
@@ -499,9 +517,10 @@ impl Keys {
     pub fn take(&mut self, key: &Key<'_>) -> Option<(Value, Option<i64>)> {
         self.access(key)?;
         self.preserve(key);
-        let db = self.db_of_mut(key);
-        let expiry_ms = db.get(key)?.expiry_ms();
-        db.remove(key).map(|value| (value, expiry_ms))
+        self.change_db(key, |db| {
+            let expiry_ms = db.get(key)?.expiry_ms();
+            db.remove(key).map(|value| (value, expiry_ms))
+        })
     }
 
     /// Sets the key's 24 bits of access information, as for a key that was renamed or restored.
@@ -544,7 +563,7 @@ impl Keys {
         if let Touch::Lrm(clock) = self.view.touch {
             self.set_lru(key, clock & 0xff_ffff);
         }
-        if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
+        if self.engine.state(&self.locked, key.shard()).hooks.may_concern(key.hash) {
             self.signal_hooks(key, Cause::Command);
         }
     }
@@ -553,7 +572,7 @@ impl Keys {
     /// answers depend on more than the value, such as a group that was destroyed.
     pub fn wake_waiters(&mut self, key: &Key<'_>) {
         let state = self.engine.state(&self.locked, key.shard());
-        if !state.hooks.is_empty() {
+        if state.hooks.may_concern(key.hash) {
             let is_there = state.keys.db(self.view.db).get(key).is_some();
             if state.hooks.concerns_waiters(self.view.db, key.bytes, is_there) {
                 self.ready.note(self.view.db, key.bytes);
@@ -564,7 +583,7 @@ impl Keys {
     /// Notifies watchers and waiters of a change that no client asked for: the time of a key, or of fields in
     /// it, had come, or the key was evicted.
     pub(crate) fn signal_by_server(&mut self, key: &Key<'_>) {
-        if !self.engine.state(&self.locked, key.shard()).hooks.is_empty() {
+        if self.engine.state(&self.locked, key.shard()).hooks.may_concern(key.hash) {
             self.signal_hooks(key, Cause::Expiry);
         }
     }
@@ -615,7 +634,7 @@ impl Keys {
     #[cold]
     fn delete_expired(&mut self, key: &Key<'_>) {
         self.note_expiring(key);
-        let kept = self.db_of_mut(key).delete(key, LazyFree::EFFORT);
+        let kept = self.change_db(key, |db| db.delete(key, LazyFree::EFFORT));
         self.discard(kept.flatten());
         self.after_expiry(key);
     }
@@ -676,6 +695,7 @@ impl Keys {
             }) else {
                 break;
             };
+            self.net_changes.add(db, -1);
             self.discard(kept);
             let key = Key::new(&name);
             self.note_followed(&key);
@@ -714,6 +734,7 @@ impl Keys {
                 let old = state.keys.db_mut(db).take_all();
                 let len = old.len();
                 removed += len;
+                self.net_changes.note(db, len, 0);
                 let old = if snapshot.is_on() { snapshot.keep(part, db, old) } else { Some(old) };
                 if let Some(old) = old {
                     self.engine.lazy_free.free(if counted { len } else { 0 }, Box::new(old));
@@ -750,6 +771,9 @@ impl Keys {
                 }
             }
             state.keys.swap(a, b);
+            let (new_a, new_b) = (state.keys.db(a).len(), state.keys.db(b).len());
+            self.net_changes.note(a, new_b, new_a);
+            self.net_changes.note(b, new_a, new_b);
             for db in [a, b] {
                 state.hooks.blocked_keys(db).for_each(|key| self.ready.note(db, key));
             }

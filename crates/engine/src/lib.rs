@@ -11,6 +11,7 @@ mod evict;
 mod follow;
 mod hidden;
 mod hooks;
+mod key_counts;
 mod keys;
 mod lazyfree;
 mod names;

@@ -93,6 +93,16 @@ pub enum Access<'a> {
     Live(Entry<'a>),
 }
 
+/// What [`Db::delete_live`] met.
+pub enum DeletedLive {
+    /// No such key.
+    Absent,
+    /// A key whose time has come, which stays.
+    Expired,
+    /// The key, which is gone; with its value if that is the caller's to free.
+    Deleted(Option<Value>),
+}
+
 /// The keys of one database in one shard.
 // The table comes first, so that it shares a cache line with the shard's lock.
 #[repr(C)]
@@ -500,6 +510,17 @@ impl Db {
         let spot = self.spot(key)?;
         let entry = self.take(key.hash, spot);
         Some(drop_or_keep(entry, effort))
+    }
+
+    /// As [`Db::delete`] of a key whose time has not come by `due_ms`.
+    #[inline]
+    pub fn delete_live(&mut self, key: &Key<'_>, due_ms: i64, effort: usize) -> DeletedLive {
+        let Some(spot) = self.spot(key) else { return DeletedLive::Absent };
+        if self.table.entry(spot).expiry_ms().is_some_and(|at_ms| at_ms <= due_ms) {
+            return DeletedLive::Expired;
+        }
+        let entry = self.take(key.hash, spot);
+        DeletedLive::Deleted(drop_or_keep(entry, effort))
     }
 
     /// Frees the rest of an empty database's table and figures. For eviction, which continues for as long as

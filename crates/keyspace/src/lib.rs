@@ -16,7 +16,7 @@ mod value;
 mod version;
 mod view;
 
-pub use db::{Access, Db, ExpiryChange, Key, ObjectMut, key_hash, shard_of};
+pub use db::{Access, Db, DeletedLive, ExpiryChange, Key, ObjectMut, key_hash, shard_of};
 pub use due::DueClock;
 pub use module::{CloneObject, ModuleObject, ModuleValue, ValueIndex};
 pub use shard::{SCAN_POSITION_BITS, Shard};

@@ -19,7 +19,12 @@ const KINDS: usize = 10;
 pub struct Sizes([Option<Box<Counts>>; KINDS]);
 
 /// Number of keys by size.
-type Counts = [u32; SIZE_BINS];
+#[derive(Debug)]
+struct Counts {
+    /// Bins above have never had a key: a walk over many databases leaves them out.
+    used: usize,
+    bins: [u32; SIZE_BINS],
+}
 
 /// The bin that a size belongs to.
 #[inline]
@@ -28,19 +33,23 @@ pub(crate) fn bin(size: usize) -> usize {
 }
 
 impl Sizes {
-    /// Number of keys of this type by size: below 1, 2, 4, 8 and so on; `None` if there has been no such key.
-    pub fn of(&self, kind: Kind) -> Option<&[u32; SIZE_BINS]> {
-        self.0[kind as usize].as_deref()
+    /// Number of keys of this type by size, below 1, 2, 4, 8 and so on, up to the largest size that there has
+    /// been; `None` if there has been no such key.
+    pub fn of(&self, kind: Kind) -> Option<&[u32]> {
+        self.0[kind as usize].as_deref().map(|counts| &counts.bins[..counts.used])
     }
 
-    fn counts(&self, kind: usize) -> &Counts {
-        self.0[kind].as_deref().unwrap_or(&[0; SIZE_BINS])
+    fn counts(&self, kind: usize) -> &[u32; SIZE_BINS] {
+        self.0[kind].as_deref().map_or(&[0; SIZE_BINS], |counts| &counts.bins)
     }
 
     #[inline]
     fn add(&mut self, kind: Kind, size: usize, change: i32) {
-        let counts = self.0[kind as usize].get_or_insert_with(|| Box::new([0; SIZE_BINS]));
-        let count = &mut counts[bin(size)];
+        let counts =
+            self.0[kind as usize].get_or_insert_with(|| Box::new(Counts { used: 0, bins: [0; SIZE_BINS] }));
+        let at = bin(size);
+        counts.used = counts.used.max(at + 1);
+        let count = &mut counts.bins[at];
         debug_assert!(change > 0 || *count > 0, "no {kind:?} of size {size} is there");
         *count = count.wrapping_add_signed(change);
     }

@@ -5,7 +5,7 @@
 use martlet_base::limits::SHARD_COUNT;
 use martlet_base::sync::{Alone, Outside};
 
-use martlet_keyspace::Key;
+use martlet_keyspace::{Entry, Key};
 
 use super::Keys;
 use crate::hooks::Watcher;
@@ -49,6 +49,11 @@ impl Keys {
         for shard in 0..SHARD_COUNT {
             let theirs = &mut other.shard_mut(shard).keys;
             std::mem::swap(&mut self.shard_mut(shard).keys, theirs);
+            let keys = &self.engine.state(&self.locked, shard).keys;
+            for db in keys.used() {
+                self.net_changes.note(db, 0, keys.db(db).len());
+                other.net_changes.note(db, keys.db(db).len(), 0);
+            }
             self.engine.set_due(shard, other.engine.due_ms(shard));
             other.engine.set_due(shard, i64::MAX);
             let (state, _) = self.engine.state_and_part(&mut self.locked, shard);
@@ -63,6 +68,14 @@ impl Keys {
         if let Some(follower) = self.follower() {
             follower.replaced();
         }
+    }
+
+    /// Copies an entry of another engine's keys into a database of this one, whose shard is locked.
+    pub fn copy_in(&mut self, db: usize, entry: &Entry<'_>) {
+        let key = Key::new(entry.key());
+        self.in_db(db, |keys| {
+            keys.change_db(&key, |db| db.set_value(&key, entry.value(), entry.expiry_ms(), entry.lru()))
+        });
     }
 
     /// Begins a snapshot: this instant is the cut. All shards are locked, and no snapshot is under way.

@@ -81,6 +81,9 @@ impl Keys {
         if !self.followed.is_empty() {
             self.report_followed();
         }
+        if !self.net_changes.is_empty() {
+            self.net_changes.publish_to(&self.counters.keys);
+        }
         self.engine.release(&mut self.locked);
     }
 
@@ -91,6 +94,7 @@ impl Keys {
         (self.dirty, self.gave_up) = (0, false);
         self.change = None;
         self.followed.clear();
+        self.net_changes.publish_to(&self.counters.keys);
         self.engine.release(&mut self.locked);
     }
 

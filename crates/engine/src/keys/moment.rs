@@ -6,9 +6,11 @@
 //! only those that want its shards; after [`PATIENCE`] attempts it waits with its locks.
 
 use martlet_base::limits::SHARD_COUNT;
+use martlet_keyspace::{Db, Key};
 
 use super::Keys;
 use crate::engine::ShardState;
+use crate::key_counts;
 use crate::shards::LockedShards;
 
 /// How often a thread begins again before it waits with shards locked.
@@ -94,15 +96,45 @@ impl Keys {
 
     /// Number of keys in a database that are not hidden, at one moment.
     pub fn count(&mut self, db: usize) -> usize {
-        let count = if self.engine.hidden.is_any() {
-            self.at_one_moment(|keys| (0..SHARD_COUNT).map(|shard| keys.visible_len(shard, db)).sum())
-        } else {
-            self.holding(|keys| {
-                let mut count = 0;
-                keys.lock_every_shard(|state| count += state.keys.db(db).len())?;
-                Ok(count)
-            })
-        };
+        if self.engine.hidden.is_any() {
+            let visible = |keys: &mut Keys| (0..SHARD_COUNT).map(|shard| keys.visible_len(shard, db)).sum();
+            return self.at_one_moment(visible).unwrap_or(0);
+        }
+        self.counted(db).unwrap_or_else(|| self.count_shards(db))
+    }
+
+    /// Runs a change of the key's database, and notes by how many keys it grows or shrinks.
+    #[inline]
+    pub(crate) fn change_db<R>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut Db) -> R) -> R {
+        let db = self.db_of_mut(key);
+        let before = db.len();
+        let result = change(db);
+        let after = db.len();
+        self.net_changes.note(self.view.db, before, after);
+        result
+    }
+
+    /// Whether each database has as many keys as are counted, hidden ones too; all shards are locked.
+    pub fn is_counted_right(&mut self) -> bool {
+        (0..key_counts::COUNTED_DATABASES).all(|db| {
+            let is = (0..SHARD_COUNT).map(|shard| self.shard(shard).keys.db(db).len()).sum::<usize>();
+            self.counted(db).is_none_or(|counted| counted == is)
+        })
+    }
+
+    /// The number of keys of a database by the counters and by this thread's unpublished changes.
+    fn counted(&self, db: usize) -> Option<usize> {
+        let published = key_counts::total(self.engine.counters.iter().map(|counters| &counters.keys), db)?;
+        Some(published.saturating_add_signed(self.net_changes.of(db) as isize))
+    }
+
+    /// As [`Keys::count`] from the shards themselves, hidden keys too.
+    pub fn count_shards(&mut self, db: usize) -> usize {
+        let count = self.holding(|keys| {
+            let mut count = 0;
+            keys.lock_every_shard(|state| count += state.keys.db(db).len())?;
+            Ok(count)
+        });
         count.unwrap_or(0)
     }
 

@@ -34,11 +34,11 @@ impl Keys {
         self.note_followed(key);
         let replaced = match old {
             Some(Old { value, expiry_ms, lru }) => {
-                let replaced = self.db_of_mut(key).set_value(key, value, expiry_ms, lru);
+                let replaced = self.change_db(key, |db| db.set_value(key, value, expiry_ms, lru));
                 self.note_value_due(key, expiry_ms);
                 replaced
             }
-            None => self.db_of_mut(key).remove(key),
+            None => self.change_db(key, |db| db.remove(key)),
         };
         self.discard(replaced);
     }

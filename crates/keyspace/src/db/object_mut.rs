@@ -25,6 +25,12 @@ impl<'a, T: Object> ObjectMut<'a, T> {
         ObjectMut { old: object.element_count(), object, entry, clock: None, db }
     }
 
+    /// Number of keys of the collection's database in its shard.
+    #[inline]
+    pub fn database_len(&self) -> usize {
+        self.db.len()
+    }
+
     /// The same with the clock of the collection's shard.
     #[inline]
     pub fn with_clock(self, clock: &'a DueClock) -> Self {

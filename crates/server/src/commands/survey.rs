@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use martlet_base::limits::SHARD_COUNT;
 use martlet_engine::Keys;
-use martlet_keyspace::{Kind, SIZE_BINS, Shard};
+use martlet_keyspace::{Kind, SIZE_BINS};
 use martlet_values::TYPES;
 
 /// Number of keys by type, in the order of [`TYPES`], and size.
@@ -46,15 +46,9 @@ impl Survey {
     /// Takes a survey; of sizes only if they are wanted. It is empty, and [`Keys::gave_up`] set, if it
     /// would have to wait while a script is busy.
     pub fn of(keys: &mut Keys, wants_sizes: bool) -> Survey {
-        if wants_sizes {
-            // So that the processor has them at hand while all shards are locked: that shortens the
-            // others' wait.
-            (0..SHARD_COUNT).for_each(|shard| {
-                keys.visit_shard(shard, |keys| std::hint::black_box(read_sizes(&keys.shard(shard).keys)));
-            });
-        }
         let mut survey = Survey::default();
         keys.at_one_moment(|keys| {
+            debug_assert!(keys.is_counted_right(), "a key came or went uncounted");
             (0..SHARD_COUNT).for_each(|shard| survey.add(keys, shard, wants_sizes));
         });
         survey
@@ -86,11 +80,4 @@ impl Survey {
             }
         }
     }
-}
-
-/// Reads a shard's counts of sizes.
-fn read_sizes(shard: &Shard) -> u64 {
-    let sizes = shard.used().filter_map(|index| shard.db(index).sizes());
-    let counts = sizes.flat_map(|sizes| TYPES.iter().filter_map(|data_type| sizes.of(data_type.kind)));
-    counts.flatten().map(|count| u64::from(*count)).sum()
 }

@@ -328,10 +328,14 @@ pub(super) fn cluster(worker: &mut Worker, text: &mut Text) {
 
 /// Expiring keys per shard and database that the average of the remaining times is taken over.
 const TTL_SAMPLE: usize = 16;
+/// Keys that are enough for the average.
+const TTL_SAMPLES_MAX: usize = 1024;
 
 pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
     let survey = text.survey(worker);
-    let averages_ms = average_ttls_ms(worker);
+    let expiring = survey.databases.iter().filter(|(_, held)| held.expiring > 0);
+    let averages_ms: BTreeMap<usize, u128> =
+        expiring.map(|(index, _)| (*index, average_ttl_ms(worker, *index))).collect();
     let parts = if worker.presentation().is_valkey() { "keys_with_volatile_items" } else { "subexpiry" };
     text.title("Keyspace");
     for (index, held) in survey.databases.iter().filter(|(_, held)| held.visible > 0) {
@@ -346,20 +350,20 @@ pub(super) fn keyspace(worker: &mut Worker, text: &mut Text) {
     }
 }
 
-/// The average remaining time of some keys of each database; an estimate, for which shards are locked one
-/// by one.
-fn average_ttls_ms(worker: &mut Worker) -> BTreeMap<usize, u128> {
-    let mut sums: BTreeMap<usize, (u128, usize)> = BTreeMap::new();
-    let now_ms = worker.now_ms;
-    for shard in 0..SHARD_COUNT {
+/// The average remaining time of some keys of a database: an estimate, for which shards are locked one by
+/// one, from a random one on.
+fn average_ttl_ms(worker: &mut Worker, index: usize) -> u128 {
+    let (now_ms, mut sum_ms, mut count) = (worker.now_ms, 0, 0);
+    let first = worker.keys.random.below(SHARD_COUNT as u64) as usize;
+    for at in first..first + SHARD_COUNT {
+        let shard = at % SHARD_COUNT;
         worker.keys.visit_shard(shard, |keys| {
-            let shard = &keys.shard(shard).keys;
-            for index in shard.used() {
-                let (sum_ms, count) = shard.db(index).ttl_sum_ms(now_ms, TTL_SAMPLE);
-                let all = sums.entry(index).or_default();
-                *all = (all.0 + sum_ms, all.1 + count);
-            }
+            let of_shard = keys.shard(shard).keys.db(index).ttl_sum_ms(now_ms, TTL_SAMPLE);
+            (sum_ms, count) = (sum_ms + of_shard.0, count + of_shard.1);
         });
+        if count >= TTL_SAMPLES_MAX {
+            break;
+        }
     }
-    sums.into_iter().map(|(index, (ms, count))| (index, ms.checked_div(count as u128).unwrap_or(0))).collect()
+    sum_ms.checked_div(count as u128).unwrap_or(0)
 }

@@ -124,9 +124,7 @@ impl Copy {
 
     fn put(&mut self, db: usize, entry: &Entry<'_>) {
         if let Some(copies) = self.keys.as_mut() {
-            let key = Key::new(entry.key());
-            let copy = copies.shard_mut(key.shard()).keys.db_mut(db);
-            copy.set_value(&key, entry.value(), entry.expiry_ms(), entry.lru());
+            copies.copy_in(db, entry);
         }
     }
 
