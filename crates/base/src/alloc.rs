@@ -4,7 +4,7 @@
 //! Each thread adds to its own counter; [`used_bytes`] sums them. A block may be freed by another thread than
 //! the one that allocated it, so single counters may be negative; the sum is right.
 
-use libmimalloc_sys as ffi;
+use martlet_mimalloc as ffi;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ pub fn used_bytes() -> usize {
 }
 
 /// Blocks above this size lie by themselves: none of their pages is shared with another block (mimalloc's
-/// largest class of shared pages, see `.cargo/config.toml`). Once freed they stay resident until they are
+/// largest class of shared pages). Once freed they stay resident until they are
 /// purged or used for another block.
 const LARGE_MIN_BYTES: usize = 64 << 10;
 /// Bytes of large blocks that were freed since the start.
@@ -80,7 +80,7 @@ pub fn large_freed_bytes() -> u64 {
     LARGE_FREED.load(Ordering::Relaxed)
 }
 
-/// Every block of mimalloc is aligned to a word. (To 16 bytes as it comes, but see `.cargo/config.toml`.)
+/// Every block of mimalloc is aligned to a word.
 const NATURAL_ALIGN: usize = 8;
 
 /// Whether a plain request gives the alignment. An aligned request would be served from a block larger by the
@@ -183,7 +183,7 @@ pub fn purge_old() {
     // SAFETY: as in `purge`. Miri cannot call it, and needs no memory given back.
     #[cfg(not(miri))]
     unsafe {
-        libmimalloc_sys::mi_collect(false)
+        ffi::mi_collect(false)
     };
 }
 
@@ -191,7 +191,7 @@ pub fn purge_old() {
 /// that no block of is in use, except those that another thread keeps for its next blocks.
 pub fn purge() {
     // SAFETY: mi_collect may be called at any time from any thread.
-    unsafe { libmimalloc_sys::mi_collect(true) };
+    unsafe { ffi::mi_collect(true) };
 }
 
 #[cfg(test)]

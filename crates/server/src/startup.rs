@@ -162,10 +162,10 @@ fn become_server(
     for warning in backlog_warning(config.tcp_backlog).into_iter().chain(system_warnings()) {
         tracing::warn!("{warning}");
     }
-    if config.disable_thp
-        && let Err(error) = rustix::thread::disable_transparent_huge_pages(true)
-    {
-        tracing::warn!("Can't disable transparent huge pages: {}", error_text(&error.into()));
+    // The allocator has them disabled from the start on, before the configuration is known.
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(config.disable_thp) {
+        let verb = if config.disable_thp { "disable" } else { "allow" };
+        tracing::warn!("Can't {verb} transparent huge pages: {}", error_text(&error.into()));
     }
     let pid_file = PidFile::create(config.pidfile.as_deref(), is_background);
     if config.set_proc_title {

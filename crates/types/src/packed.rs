@@ -10,8 +10,8 @@
 //!
 //! `used` is the length of all elements in bytes, `class` the block's size class. Invariant: `used`
 //! bytes after the header are exactly `count` well-formed elements in their shortest form, and the block is
-//! of its class. The block grows to the next size class that fits and shrinks once it is two classes too
-//! large, so an element pushed and popped at an edge does not allocate each time.
+//! of its class. The block grows to the next size class that fits and shrinks once it is two classes and a
+//! quarter too large, so an element pushed and popped at an edge does not allocate each time.
 //!
 //! Limits: [`Packed::MAX_BYTES`] of elements and [`Packed::MAX_LEN`] elements. Callers ask
 //! [`Packed::has_room`] and leave this encoding when it says no; insertions past a limit panic.
@@ -391,7 +391,8 @@ impl Packed {
             "{new_used} bytes, {new_count} elements"
         );
         let need = class_of(HEADER_BYTES + new_used);
-        if need > class || need + 1 < class {
+        let is_too_large = need + 1 < class && class_bytes(need) * 4 <= class_bytes(class) * 3;
+        if need > class || is_too_large {
             self.reallocate(need, at, old_bytes, new_bytes);
         } else if at + old_bytes < used && old_bytes != new_bytes {
             // SAFETY: both ranges are inside the block: `used` bytes are, and `new_used` fit its class.

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 /// Which crate may depend on which, by the names of the folders below `crates/`. Edges not listed are not
 /// allowed.
 const EDGES: &[(&str, &[&str])] = &[
-    ("base", &[]),
+    ("mimalloc", &[]),
+    ("base", &["mimalloc"]),
     ("protocol", &["base"]),
     ("net", &["base"]),
     ("types", &["base"]),

@@ -94,7 +94,9 @@ typedef enum mi_chunkbin_e {
 
 
 // Define the statistics structure
-#define MI_BIN_HUGE             (73U)   // see types.h
+#define MI_BIN_HUGE             (161U)  // see types.h
+// martlet: one sum for all bins; with one for each, a thread's structures would not fit into a meta block.
+#define MI_BIN_STATS            (1U)
 #define MI_STAT_COUNT(stat)     mi_stat_count_t stat;
 #define MI_STAT_COUNTER(stat)   mi_stat_counter_t stat;
 
@@ -110,8 +112,8 @@ typedef struct mi_stats_s
   mi_stat_counter_t _stat_counter_reserved[4];
 
   // size segregated statistics
-  mi_stat_count_t   malloc_bins[MI_BIN_HUGE+1];   // allocation per size bin
-  mi_stat_count_t   page_bins[MI_BIN_HUGE+1];     // pages allocated per size bin
+  mi_stat_count_t   malloc_bins[MI_BIN_STATS];    // allocation per size bin
+  mi_stat_count_t   page_bins[MI_BIN_STATS];      // pages allocated per size bin
   mi_stat_count_t   chunk_bins[MI_CBIN_COUNT];    // chunks per page sizes
 } mi_stats_t;
 

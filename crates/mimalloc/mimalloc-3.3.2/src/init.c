@@ -53,15 +53,26 @@ const mi_page_t _mi_page_empty = {
 #define MI_PAGE_QUEUES_EMPTY \
   { QNULL(1), \
     QNULL(     1), QNULL(     2), QNULL(     3), QNULL(     4), QNULL(     5), QNULL(     6), QNULL(     7), QNULL(     8), /* 8 */ \
-    QNULL(    10), QNULL(    12), QNULL(    14), QNULL(    16), QNULL(    20), QNULL(    24), QNULL(    28), QNULL(    32), /* 16 */ \
-    QNULL(    40), QNULL(    48), QNULL(    56), QNULL(    64), QNULL(    80), QNULL(    96), QNULL(   112), QNULL(   128), /* 24 */ \
-    QNULL(   160), QNULL(   192), QNULL(   224), QNULL(   256), QNULL(   320), QNULL(   384), QNULL(   448), QNULL(   512), /* 32 */ \
-    QNULL(   640), QNULL(   768), QNULL(   896), QNULL(  1024), QNULL(  1280), QNULL(  1536), QNULL(  1792), QNULL(  2048), /* 40 */ \
-    QNULL(  2560), QNULL(  3072), QNULL(  3584), QNULL(  4096), QNULL(  5120), QNULL(  6144), QNULL(  7168), QNULL(  8192), /* 48 */ \
-    QNULL( 10240), QNULL( 12288), QNULL( 14336), QNULL( 16384), QNULL( 20480), QNULL( 24576), QNULL( 28672), QNULL( 32768), /* 56 */ \
-    QNULL( 40960), QNULL( 49152), QNULL( 57344), QNULL( 65536), QNULL( 81920), QNULL( 98304), QNULL(114688), QNULL(131072), /* 64 */ \
-    QNULL(163840), QNULL(196608), QNULL(229376), QNULL(262144), QNULL(327680), QNULL(393216), QNULL(458752), QNULL(524288), /* 72 */ \
-    QNULL(MI_LARGE_MAX_OBJ_WSIZE + 1  /* 655360, Huge queue */), \
+    QNULL(     9), QNULL(    10), QNULL(    11), QNULL(    12), QNULL(    13), QNULL(    14), QNULL(    15), QNULL(    16), /* 16 */ \
+    QNULL(    17), QNULL(    18), QNULL(    19), QNULL(    20), QNULL(    21), QNULL(    22), QNULL(    23), QNULL(    24), /* 24 */ \
+    QNULL(    25), QNULL(    26), QNULL(    27), QNULL(    28), QNULL(    29), QNULL(    30), QNULL(    31), QNULL(    32), /* 32 */ \
+    QNULL(    34), QNULL(    36), QNULL(    38), QNULL(    40), QNULL(    42), QNULL(    44), QNULL(    46), QNULL(    48), /* 40 */ \
+    QNULL(    50), QNULL(    52), QNULL(    54), QNULL(    56), QNULL(    58), QNULL(    60), QNULL(    62), QNULL(    64), /* 48 */ \
+    QNULL(    68), QNULL(    72), QNULL(    76), QNULL(    80), QNULL(    84), QNULL(    88), QNULL(    92), QNULL(    96), /* 56 */ \
+    QNULL(   100), QNULL(   104), QNULL(   108), QNULL(   112), QNULL(   116), QNULL(   120), QNULL(   124), QNULL(   128), /* 64 */ \
+    QNULL(   136), QNULL(   144), QNULL(   152), QNULL(   160), QNULL(   168), QNULL(   176), QNULL(   184), QNULL(   192), /* 72 */ \
+    QNULL(   200), QNULL(   208), QNULL(   216), QNULL(   224), QNULL(   232), QNULL(   240), QNULL(   248), QNULL(   256), /* 80 */ \
+    QNULL(   272), QNULL(   288), QNULL(   304), QNULL(   320), QNULL(   336), QNULL(   352), QNULL(   368), QNULL(   384), /* 88 */ \
+    QNULL(   400), QNULL(   416), QNULL(   432), QNULL(   448), QNULL(   464), QNULL(   480), QNULL(   496), QNULL(   512), /* 96 */ \
+    QNULL(   544), QNULL(   576), QNULL(   608), QNULL(   640), QNULL(   672), QNULL(   704), QNULL(   736), QNULL(   768), /* 104 */ \
+    QNULL(   800), QNULL(   832), QNULL(   864), QNULL(   896), QNULL(   928), QNULL(   960), QNULL(   992), QNULL(  1024), /* 112 */ \
+    QNULL(  1088), QNULL(  1152), QNULL(  1216), QNULL(  1280), QNULL(  1344), QNULL(  1408), QNULL(  1472), QNULL(  1536), /* 120 */ \
+    QNULL(  1600), QNULL(  1664), QNULL(  1728), QNULL(  1792), QNULL(  1856), QNULL(  1920), QNULL(  1984), QNULL(  2048), /* 128 */ \
+    QNULL(  2176), QNULL(  2304), QNULL(  2432), QNULL(  2560), QNULL(  2688), QNULL(  2816), QNULL(  2944), QNULL(  3072), /* 136 */ \
+    QNULL(  3200), QNULL(  3328), QNULL(  3456), QNULL(  3584), QNULL(  3712), QNULL(  3840), QNULL(  3968), QNULL(  4096), /* 144 */ \
+    QNULL(  4352), QNULL(  4608), QNULL(  4864), QNULL(  5120), QNULL(  5376), QNULL(  5632), QNULL(  5888), QNULL(  6144), /* 152 */ \
+    QNULL(  6400), QNULL(  6656), QNULL(  6912), QNULL(  7168), QNULL(  7424), QNULL(  7680), QNULL(  7936), QNULL(  8192), /* 160 */ \
+    QNULL(MI_LARGE_MAX_OBJ_WSIZE + 1  /* Huge queue */), \
     QNULL(MI_LARGE_MAX_OBJ_WSIZE + 2) /* Full queue */ }
 
 #define MI_STAT_COUNT_NULL()  {0,0,0}
@@ -76,8 +87,8 @@ const mi_page_t _mi_page_empty = {
   { MI_INIT4(MI_STAT_COUNT_NULL) }, \
   { { 0 }, { 0 }, { 0 }, { 0 } }, \
   \
-  { MI_INIT74(MI_STAT_COUNT_NULL) }, \
-  { MI_INIT74(MI_STAT_COUNT_NULL) }, \
+  { MI_STAT_COUNT_NULL() }, \
+  { MI_STAT_COUNT_NULL() }, \
   { MI_INIT5(MI_STAT_COUNT_NULL) }
 
 // --------------------------------------------------------

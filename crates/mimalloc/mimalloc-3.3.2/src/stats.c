@@ -123,11 +123,11 @@ static void mi_stats_add(mi_stats_t* stats, const mi_stats_t* src) {
   MI_STAT_FIELDS()
 
   #if MI_STAT>1
-  for (size_t i = 0; i <= MI_BIN_HUGE; i++) {
+  for (size_t i = 0; i < MI_BIN_STATS; i++) {
     mi_stat_count_add_mt(&stats->malloc_bins[i], &src->malloc_bins[i]);
   }
   #endif
-  for (size_t i = 0; i <= MI_BIN_HUGE; i++) {
+  for (size_t i = 0; i < MI_BIN_STATS; i++) {
     mi_stat_count_add_mt(&stats->page_bins[i], &src->page_bins[i]);
   }
 }
@@ -767,13 +767,13 @@ static char* mi_stats_get_json_from(const mi_stats_t* stats, size_t output_size,
 
   // size bins
   mi_json_buf_print(&hbuf, "  \"malloc_bins\": [\n");
-  for (size_t i = 0; i <= MI_BIN_HUGE; i++) {
-    mi_json_buf_print_count_bin(&hbuf, "    ", &stats->malloc_bins[i], i, i!=MI_BIN_HUGE);
+  for (size_t i = 0; i < MI_BIN_STATS; i++) {
+    mi_json_buf_print_count_bin(&hbuf, "    ", &stats->malloc_bins[i], i, false);
   }
   mi_json_buf_print(&hbuf, "  ],\n");
   mi_json_buf_print(&hbuf, "  \"page_bins\": [\n");
-  for (size_t i = 0; i <= MI_BIN_HUGE; i++) {
-    mi_json_buf_print_count_bin(&hbuf, "    ", &stats->page_bins[i], i, i!=MI_BIN_HUGE);
+  for (size_t i = 0; i < MI_BIN_STATS; i++) {
+    mi_json_buf_print_count_bin(&hbuf, "    ", &stats->page_bins[i], i, false);
   }
   mi_json_buf_print(&hbuf, "  ],\n");
   mi_json_buf_print(&hbuf, "  \"chunk_bins\": [\n");

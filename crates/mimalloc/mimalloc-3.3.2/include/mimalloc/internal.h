@@ -432,7 +432,6 @@ typedef struct mi_option_desc_s {
 #define MI_INIT128(x) MI_INIT64(x),MI_INIT64(x)
 #define MI_INIT256(x) MI_INIT128(x),MI_INIT128(x)
 
-#define MI_INIT74(x)  MI_INIT64(x),MI_INIT8(x),x(),x()
 #define MI_INIT5(x)   MI_INIT4(x),x()
 #define MI_INIT6(x)   MI_INIT4(x),x(),x()
 

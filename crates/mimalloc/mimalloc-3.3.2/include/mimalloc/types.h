@@ -113,7 +113,7 @@ terms of the MIT license. A copy of the license can be found in the file
 // This should perhaps be disabled by default as for many workloads the block sizes above 64 KiB
 // are quite random which can lead to too many partially used large pages (but see issue #1104).
 #ifndef MI_ENABLE_LARGE_PAGES
-#define MI_ENABLE_LARGE_PAGES  1
+#define MI_ENABLE_LARGE_PAGES  0   // martlet: a block above 64 KiB is a piece of the arena by itself
 #endif
 
 // Place page meta info at the start of the page area or keep it separate? 
@@ -198,9 +198,9 @@ terms of the MIT license. A copy of the license can be found in the file
 #define MI_LARGE_PAGE_SIZE                (MI_SIZE_SIZE*MI_MEDIUM_PAGE_SIZE)       // 4 MiB    (=word in the bchunk bitmap)
 
 
-// Maximum number of size classes. (spaced exponentially in 12.5% increments)
-#if MI_BIN_HUGE != 73U
-#error "mimalloc internal: expecting 73 bins"
+// Maximum number of size classes. (martlet: spaced exponentially in 6.25% increments at most)
+#if MI_BIN_HUGE != 161U
+#error "mimalloc internal: expecting 161 bins"
 #endif
 #define MI_BIN_FULL  (MI_BIN_HUGE+1)
 #define MI_BIN_COUNT (MI_BIN_FULL+1)
@@ -430,7 +430,8 @@ typedef struct mi_page_s {
 #endif
 #define MI_LARGE_MAX_OBJ_WSIZE            (MI_LARGE_MAX_OBJ_SIZE/MI_SIZE_SIZE)
 
-#if (MI_LARGE_MAX_OBJ_WSIZE >= 655360)
+// martlet: the last bin of `MI_PAGE_QUEUES_EMPTY` has 64 KiB.
+#if (MI_LARGE_MAX_OBJ_WSIZE > 8192)
 #error "mimalloc internal: define more bins"
 #endif
 

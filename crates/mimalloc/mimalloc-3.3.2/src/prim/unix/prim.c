@@ -221,9 +221,9 @@ void _mi_prim_mem_init( mi_os_mem_config_t* config )
 
   // disable transparent huge pages for this process?
   #if (defined(__linux__) || defined(__ANDROID__)) && defined(PR_GET_THP_DISABLE)
-  if (!mi_option_is_enabled(mi_option_allow_thp)) // disable THP if requested through an option
+  // martlet: the process begins without, as its first blocks would make huge pages resident that are nearly
+  // empty; the server allows them by the same call where `disable-thp no` asks for them.
   {
-    config->has_transparent_huge_pages = false;
     if (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0) {   // -1 on error, 1 if already disabled
       // Most likely since distros often come with always/madvise settings.
       // Disabling only for mimalloc process rather than touching system wide settings
