@@ -1,6 +1,7 @@
 //! One database within one shard: look up, store, delete, expire.
 //!
-//! Invariant: the expiry index holds exactly the pairs (expiry, hash) of the entries that have an expiry.
+//! Invariant: the expiry index holds exactly the pairs (expiry, mark of the hash) of the entries that have an
+//! expiry.
 
 mod due;
 mod object_mut;
@@ -17,7 +18,7 @@ use triomphe::Arc;
 
 use crate::due::{Dues, Versions};
 use crate::entry::{NewStr, Overwritten, RawEntry, Store};
-use crate::expiry::ExpiryIndex;
+use crate::expiry::{ExpiryIndex, Pair, mark};
 use crate::module::{ModuleValue, ValueIndexes};
 use crate::sizes::{Sizes, bin};
 use crate::table::{ORDERS, Plan, Spot, Table, order};
@@ -483,7 +484,7 @@ impl Db {
         figures.sizes.enter(entry);
         if let Some(at_ms) = entry.expiry_ms() {
             figures.expiring += 1;
-            self.expiries.insert(at_ms, key.hash);
+            self.expiries.insert(at_ms, mark(key.hash));
         }
         self.note_facts(key.hash, entry);
         self.table.insert(key.hash, entry, &key_hash);
@@ -543,11 +544,11 @@ impl Db {
 
     fn reindex_expiry(&mut self, hash: u64, old: Option<i64>, new: Option<i64>) {
         if let Some(at_ms) = old {
-            self.expiries.remove(at_ms, hash);
+            self.expiries.remove(at_ms, mark(hash));
             self.figures_mut().expiring -= 1;
         }
         if let Some(at_ms) = new {
-            self.expiries.insert(at_ms, hash);
+            self.expiries.insert(at_ms, mark(hash));
             self.figures_mut().expiring += 1;
         }
     }
@@ -579,16 +580,15 @@ impl Db {
         expired: impl FnOnce(Entry<'_>, i64),
     ) -> Option<Option<Value>> {
         loop {
-            let (at_ms, hash) = self.expiries.pop_due(now_ms)?;
-            let due = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && key_hash(entry.key()) == hash;
-            let Some(spot) = self.table.find(hash, due) else { continue };
-            // The pair is back for the moment, so that `take` can remove it: two keys may share it.
-            self.expiries.insert(at_ms, hash);
-            expired(Entry::new(self.table.entry(spot)), at_ms);
-            let entry = self.take(hash, spot);
-            if self.table.find(hash, due).is_some() {
-                self.expiries.insert(at_ms, hash);
-            }
+            let pair = self.expiries.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
+            let Some(spot) = self.spot_of_pair(pair) else {
+                debug_assert!(false, "an expiry without its key: {pair:?}");
+                self.expiries.remove(pair.0, pair.1);
+                continue;
+            };
+            let entry = self.table.entry(spot);
+            expired(Entry::new(entry), pair.0);
+            let entry = self.take(key_hash(entry.key()), spot);
             return Some(drop_or_keep(entry, effort));
         }
     }
@@ -669,7 +669,7 @@ impl Db {
     }
 
     /// A random entry of those that have an expiry, each with the same chance (but that of two keys with one
-    /// hash and time one is found); see [`Db::random`].
+    /// mark and time one is found); see [`Db::random`].
     pub fn random_expiring(&self, pick: impl FnMut(usize) -> usize) -> Option<Entry<'_>> {
         self.expiries.random(pick).and_then(|pair| self.expiring(pair))
     }
@@ -679,9 +679,15 @@ impl Db {
         self.expiries.first().and_then(|pair| self.expiring(pair))
     }
 
-    fn expiring(&self, (at_ms, hash): (i64, u64)) -> Option<Entry<'_>> {
-        let is = |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && key_hash(entry.key()) == hash;
-        self.table.find(hash, is).map(|spot| Entry::new(self.table.entry(spot)))
+    fn expiring(&self, pair: Pair) -> Option<Entry<'_>> {
+        self.spot_of_pair(pair).map(|spot| Entry::new(self.table.entry(spot)))
+    }
+
+    /// A key with this time and mark: of several any.
+    fn spot_of_pair(&self, (at_ms, key_mark): Pair) -> Option<Spot> {
+        let is =
+            |entry: RawEntry| entry.expiry_ms() == Some(at_ms) && mark(key_hash(entry.key())) == key_mark;
+        self.table.find_marked(key_mark, is)
     }
 
     /// Deletes everything; the old content is given back to be dropped elsewhere.

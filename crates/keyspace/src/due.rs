@@ -1,13 +1,13 @@
 //! What a database keeps of its values beyond their keys: when a part of each is next due, and which versions
 //! of the RDB format can hold them.
 //!
-//! Invariant: between commands [`Dues`] holds exactly the pairs (time, key's hash) under which the values
-//! record that they are indexed, and [`Versions`] counts each value once, under what it records; both are the
-//! values' facts as they are. [`ObjectMut`](crate::ObjectMut) sees to that where it ends.
+//! Invariant: between commands [`Dues`] holds exactly the pairs (time, mark of the key's hash) under which
+//! the values record that they are indexed, and [`Versions`] counts each value once, under what it records;
+//! both are the values' facts as they are. [`ObjectMut`](crate::ObjectMut) sees to that where it ends.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::expiry::ExpiryIndex;
+use crate::expiry::{ExpiryIndex, mark};
 use crate::value::Kind;
 use crate::version::VERSION_OLDEST;
 
@@ -23,10 +23,10 @@ pub(crate) struct Dues {
 impl Dues {
     pub(crate) fn change(&mut self, hash: u64, old_ms: Option<i64>, new_ms: Option<i64>) {
         if let Some(at_ms) = old_ms {
-            self.index.remove(at_ms, hash);
+            self.index.remove(at_ms, mark(hash));
         }
         if let Some(at_ms) = new_ms {
-            self.index.insert(at_ms, hash);
+            self.index.insert(at_ms, mark(hash));
             self.fresh_ms = Some(self.fresh_ms.map_or(at_ms, |fresh_ms| fresh_ms.min(at_ms)));
         }
     }

@@ -14,6 +14,7 @@ use martlet_base::hash::{has_slots, spread};
 use martlet_base::prefetch::PrefetchQueue;
 
 use crate::entry::RawEntry;
+use crate::expiry::{MARK_SHIFT, Mark};
 use crate::segment::{Level, Place, Segment};
 
 /// The lowest bit of the tag.
@@ -180,7 +181,11 @@ impl Table {
     /// The segment of a hash.
     #[inline]
     fn segment_of(&self, hash: u64) -> (At, &Segment) {
-        let path = path(hash);
+        self.segment_on(path(hash))
+    }
+
+    #[inline]
+    fn segment_on(&self, path: u64) -> (At, &Segment) {
         let upper = self.root.index(path);
         let segment = &self.root.places[upper];
         match segment.level() {
@@ -232,6 +237,21 @@ impl Table {
         let (at, segment) = self.segment_of(hash);
         let place = segment.find(tag(hash), is)?;
         Some(Spot { segment: at, place })
+    }
+
+    /// As [`Table::find`], where of the hash only the mark is known: in each of the segments that such a hash
+    /// may be in, which are few.
+    pub(crate) fn find_marked(&self, mark: Mark, is: impl Fn(RawEntry) -> bool) -> Option<Spot> {
+        let first = u64::from(mark) << MARK_SHIFT;
+        let (mut from, last) = (order(first), order(first | ((1 << MARK_SHIFT) - 1)));
+        while from <= last {
+            let (at, segment) = self.segment_on(from << (64 - DIRECTORY_BITS));
+            if let Some(place) = segment.find(tag(first), &is) {
+                return Some(Spot { segment: at, place });
+            }
+            from = self.segment_at(from).next;
+        }
+        None
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use super::{Db, key_hash};
 use crate::entry::RawEntry;
+use crate::expiry::mark;
 use crate::module::{ModuleValue, ValueIndex};
 use crate::value::{Facts, Kind};
 use crate::view::Entry;
@@ -27,13 +28,13 @@ impl Db {
     /// the index until the value has changed.
     pub fn next_due(&mut self, now_ms: i64) -> Option<(Kind, Vec<u8>)> {
         loop {
-            let (at_ms, hash) = self.dues.as_mut()?.index.pop_due(now_ms)?;
+            let (at_ms, due_mark) = self.dues.as_mut()?.index.pop_due(now_ms)?;
             let is_due = |entry: RawEntry| {
                 entry.indexed_facts().is_some_and(|facts| facts.due_ms == Some(at_ms))
-                    && key_hash(entry.key()) == hash
+                    && mark(key_hash(entry.key())) == due_mark
             };
-            if let Some(spot) = self.table.find(hash, is_due) {
-                self.dues.as_mut()?.index.insert(at_ms, hash);
+            if let Some(spot) = self.table.find_marked(due_mark, is_due) {
+                self.dues.as_mut()?.index.insert(at_ms, due_mark);
                 let entry = self.table.entry(spot);
                 return Some((entry.kind(), entry.key().to_vec()));
             }
