@@ -12,9 +12,12 @@
 //! removal leaves a hole that is reclaimed when the page is repacked. An element above [`LARGE_BYTES`] has a
 //! separate page that is nothing but its bytes.
 //!
+//! A chunk that is full and no end of its list any more is sealed: its elements lie in list order, only each
+//! [`SEALED_STRIDE`]th has a slot, and there is no free room. The first change makes it a slotted page again.
+//!
 //! Invariant: slots 0 to `count` are below `data_start`, each is the offset of a well-formed element at or
-//! above it, and `live` is the sum of their sizes. A page shared with a snapshot is copied before it is
-//! changed.
+//! above it, and `live` is the sum of their sizes; of a sealed page `data_start` is [`SEALED`]. A page shared
+//! with a snapshot is copied before it is changed.
 
 use crate::element::Element;
 use crate::packed::encoding::{Encoded, decode_at, size_at};
@@ -35,6 +38,10 @@ const OVERHEAD_BYTES: usize = 24;
 pub(super) const PAGE_MAX_BYTES: usize = 8192 - OVERHEAD_BYTES;
 const PAGE_MIN_BYTES: usize = 256 - OVERHEAD_BYTES;
 pub(super) const SLOT_BYTES: usize = 2;
+/// In a sealed page one element of this many has a slot; the others are found by walking from it.
+const SEALED_STRIDE: usize = 4;
+/// `data_start` of a sealed page: below the end of any other page's first slot.
+const SEALED: u16 = 1;
 
 static ZEROS: [u8; PAGE_MAX_BYTES] = [0; PAGE_MAX_BYTES];
 
@@ -42,7 +49,7 @@ static ZEROS: [u8; PAGE_MAX_BYTES] = [0; PAGE_MAX_BYTES];
 struct Header {
     /// Elements.
     count: u16,
-    /// Lowest offset of an element; 0 only in a page that is one large element.
+    /// Lowest offset of an element; 0 only in a page that is one large element, [`SEALED`] in a sealed one.
     data_start: u16,
     /// Bytes of all elements.
     live: u16,
@@ -123,6 +130,58 @@ impl Chunk {
         self.header().data_start == 0
     }
 
+    #[inline(always)]
+    fn is_sealed(&self) -> bool {
+        self.header().data_start == SEALED
+    }
+
+    /// Where the element at `index` begins, in a page that is not large.
+    #[inline(always)]
+    fn place(&self, index: usize) -> usize {
+        let bytes = self.bytes();
+        if self.is_sealed() { sealed_place(bytes, index) } else { slot(bytes, index) }
+    }
+
+    /// Gives back free room and slots, if that makes the block smaller.
+    pub fn seal(&mut self) {
+        if self.is_large() || self.is_sealed() || self.len() == 0 {
+            return;
+        }
+        let count = self.len();
+        let slots_bytes = count.div_ceil(SEALED_STRIDE) * SLOT_BYTES;
+        let bytes = slots_bytes + self.live_bytes();
+        if allocated_bytes(OVERHEAD_BYTES + bytes) >= self.heap_bytes() {
+            return;
+        }
+        let header = Header { data_start: SEALED, ..self.header() };
+        let mut sealed = ThinArc::from_header_and_slice(header, &ZEROS[..bytes]);
+        let from = self.bytes();
+        sealed.with_arc_mut(|page| {
+            let Some(page) = triomphe::Arc::get_mut(page) else { unreachable!("the page is not shared") };
+            let page = page.slice_mut();
+            let mut at = slots_bytes;
+            for index in 0..count {
+                let place = slot(from, index);
+                let size = size_at(from, place);
+                if index.is_multiple_of(SEALED_STRIDE) {
+                    let slot_at = index / SEALED_STRIDE * SLOT_BYTES;
+                    page[slot_at..slot_at + SLOT_BYTES].copy_from_slice(&(at as u16).to_le_bytes());
+                }
+                page[at..at + size].copy_from_slice(&from[place..place + size]);
+                at += size;
+            }
+        });
+        self.page = sealed;
+    }
+
+    /// Makes a sealed page one that can be changed.
+    #[inline(always)]
+    fn unseal(&mut self) {
+        if self.is_sealed() {
+            *self = self.repacked(0..self.len(), self.packed_bytes());
+        }
+    }
+
     /// Number of elements.
     #[inline]
     pub fn len(&self) -> usize {
@@ -146,6 +205,13 @@ impl Chunk {
             return put_entry(out, Element::Bytes(bytes));
         }
         out.reserve(self.listpack_bytes());
+        if self.is_sealed() {
+            let mut at = sealed_place(bytes, 0);
+            for _ in 0..self.len() {
+                at += put_entry_at(out, bytes, at);
+            }
+            return;
+        }
         for index in 0..self.len() {
             put_entry_at(out, bytes, slot(bytes, index));
         }
@@ -171,12 +237,14 @@ impl Chunk {
     pub fn queue_probe(&self, index: usize, probe: ProbeStep, queue: &mut PrefetchQueue) -> Progress {
         let block = self.page.heap_ptr().cast::<u8>();
         if probe.step == 0 {
+            // Most pages are sealed.
             queue.add(block);
-            queue.add(block.wrapping_add(OVERHEAD_BYTES + index * SLOT_BYTES));
+            queue.add(block.wrapping_add(OVERHEAD_BYTES + index / SEALED_STRIDE * SLOT_BYTES));
             return Progress::More;
         }
         if !self.is_large() && index < self.len() {
-            queue.add(self.bytes().as_ptr().wrapping_add(slot(self.bytes(), index)));
+            let slot_index = if self.is_sealed() { index / SEALED_STRIDE } else { index };
+            queue.add(self.bytes().as_ptr().wrapping_add(slot(self.bytes(), slot_index)));
         }
         Progress::Done
     }
@@ -188,7 +256,7 @@ impl Chunk {
         if self.is_large() {
             return Element::Bytes(self.bytes());
         }
-        decode_at(self.bytes(), slot(self.bytes(), index)).0
+        decode_at(self.bytes(), self.place(index)).0
     }
 
     /// The first index in `range` whose element is `code`.
@@ -206,7 +274,7 @@ impl Chunk {
         if self.is_large() {
             return code.body == self.bytes();
         }
-        code.is_at(&self.bytes()[slot(self.bytes(), index)..])
+        code.is_at(&self.bytes()[self.place(index)..])
     }
 
     /// Inserts an element so that it has `index`; whether it fitted. A chunk without room is unchanged.
@@ -235,7 +303,7 @@ impl Chunk {
             return false;
         }
         // Repacking frees at least a quarter of the page, or the page grows by half.
-        let capacity = self.bytes().len();
+        let capacity = if self.is_sealed() { self.packed_bytes() } else { self.bytes().len() };
         let wanted = if need > capacity - capacity / 4 { capacity + capacity / 2 } else { capacity };
         *self = self.repacked(0..self.len(), wanted.max(need));
         self.with_page(|page| page.insert(index, code));
@@ -247,6 +315,7 @@ impl Chunk {
         if self.is_large() || code.size() > LARGE_BYTES {
             return false;
         }
+        self.unseal();
         let old_size = size_at(self.bytes(), slot(self.bytes(), index));
         if code.size() <= old_size {
             self.with_page(|page| page.overwrite(index, code));
@@ -272,6 +341,7 @@ impl Chunk {
             }
             return;
         }
+        self.unseal();
         self.with_page(|page| page.remove(range));
     }
 
@@ -309,7 +379,7 @@ impl Chunk {
         let bytes = from.bytes();
         self.with_page(|page| {
             for index in range {
-                let at = slot(bytes, index);
+                let at = from.place(index);
                 page.insert_bytes(usize::from(page.header.count), &bytes[at..at + size_at(bytes, at)]);
             }
         });
@@ -317,8 +387,7 @@ impl Chunk {
 
     /// Bytes that a page of the elements in `range` would take without holes and free room.
     fn packed_bytes_of(&self, range: Range<usize>) -> usize {
-        let bytes = self.bytes();
-        range.map(|index| size_at(bytes, slot(bytes, index)) + SLOT_BYTES).sum()
+        range.map(|index| size_at(self.bytes(), self.place(index)) + SLOT_BYTES).sum()
     }
 
     /// Whether `code` would fit into a chunk of the elements in `range`.
@@ -358,7 +427,7 @@ impl Chunk {
 
     /// Gives back room if more than an eighth of the page is holes or free.
     pub fn shrink_to_fit(&mut self) {
-        if !self.is_large() && self.packed_bytes() < self.bytes().len() / 8 * 7 {
+        if !self.is_large() && !self.is_sealed() && self.packed_bytes() < self.bytes().len() / 8 * 7 {
             *self = self.repacked(0..self.len(), self.packed_bytes());
         }
     }
@@ -366,6 +435,7 @@ impl Chunk {
     /// Whether at least three quarters of the page are holes or free.
     pub fn is_sparse(&self) -> bool {
         !self.is_large()
+            && !self.is_sealed()
             && self.bytes().len() > PAGE_MIN_BYTES
             && self.packed_bytes() < self.bytes().len() / 4
     }
@@ -384,10 +454,19 @@ impl Chunk {
             return;
         }
         let (header, bytes) = (self.header(), self.bytes());
-        let places: Vec<usize> = (0..self.len()).map(|index| slot(bytes, index)).collect();
+        let places: Vec<usize> = (0..self.len()).map(|index| self.place(index)).collect();
         let sizes: Vec<usize> = places.iter().map(|&at| size_at(bytes, at)).collect();
-        assert!(places.iter().all(|&at| at >= usize::from(header.data_start)));
-        assert!(self.len() * SLOT_BYTES <= usize::from(header.data_start));
+        if self.is_sealed() {
+            let mut at = self.len().div_ceil(SEALED_STRIDE) * SLOT_BYTES;
+            for (&place, size) in places.iter().zip(&sizes) {
+                assert_eq!(place, at);
+                at += size;
+            }
+            assert_eq!(at, bytes.len());
+        } else {
+            assert!(places.iter().all(|&at| at >= usize::from(header.data_start)));
+            assert!(self.len() * SLOT_BYTES <= usize::from(header.data_start));
+        }
         assert_eq!(sizes.iter().sum::<usize>(), usize::from(header.live));
         let listpack = places.iter().zip(&sizes).map(|(&at, &size)| entry_bytes(size, bytes[at]));
         assert_eq!(listpack.sum::<usize>(), usize::from(header.listpack_bytes));
@@ -476,4 +555,14 @@ impl PageMut<'_> {
 #[inline(always)]
 fn slot(bytes: &[u8], index: usize) -> usize {
     usize::from(u16::from_le_bytes([bytes[index * SLOT_BYTES], bytes[index * SLOT_BYTES + 1]]))
+}
+
+/// Where the element at `index` of a sealed page begins.
+#[inline(always)]
+fn sealed_place(bytes: &[u8], index: usize) -> usize {
+    let mut at = slot(bytes, index / SEALED_STRIDE);
+    for _ in 0..index % SEALED_STRIDE {
+        at += size_at(bytes, at);
+    }
+    at
 }

@@ -111,7 +111,6 @@ impl Chunked {
         }
         let full = self.ends[which].as_mut();
         let capacity = full.as_ref().map_or(FIRST_PAGE_BYTES, |full| full.packed_bytes());
-        full.map(Chunk::shrink_to_fit);
         self.put_outermost(end, Chunk::of(code, capacity));
     }
 
@@ -125,8 +124,9 @@ impl Chunked {
     fn put_outermost(&mut self, end: End, chunk: Chunk) {
         let (which, other) = (end as usize, 1 - end as usize);
         self.end_lens[which] = chunk.len() as u32;
-        let Some(before) = self.ends[which].replace(chunk) else { return };
+        let Some(mut before) = self.ends[which].replace(chunk) else { return };
         if self.tree.is_none() && self.ends[other].is_none() {
+            before.shrink_to_fit();
             self.end_lens[other] = before.len() as u32;
             self.ends[other] = Some(before);
         } else {
@@ -134,7 +134,8 @@ impl Chunked {
         }
     }
 
-    fn push_to_tree(&mut self, end: End, chunk: Chunk) {
+    fn push_to_tree(&mut self, end: End, mut chunk: Chunk) {
+        chunk.seal();
         match &mut self.tree {
             Some(tree) => tree.push(end, chunk),
             None => self.tree = Some(Tree::new(chunk)),
