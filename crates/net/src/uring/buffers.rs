@@ -3,6 +3,7 @@
 //! With incremental consumption (Linux 6.12) a buffer is filled piece by piece by whichever connection has
 //! data, so that small requests lie close together; before, each receive takes a whole one. Either way the
 //! kernel owns the bytes from a buffer's `offset` on, we own those before it, until it is full and recycled.
+//! They are a mapping of their own, which becomes resident page by page as the kernel fills it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 use io_uring::{IoUring, cqueue};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// The group that receives name.
 pub const GROUP: u16 = 0;
@@ -56,9 +58,10 @@ impl Buffers {
     }
 
     fn with_shape(ring: &IoUring, shape: Shape, incremental: bool) -> io::Result<Buffers> {
+        let data = map(data_bytes(shape))?;
         let mut buffers = Buffers {
             entries: allocate(entries_layout(shape)).cast(),
-            data: allocate(data_layout(shape)),
+            data,
             shape,
             incremental,
             offsets: vec![0; shape.count.into()].into_boxed_slice(),
@@ -195,10 +198,11 @@ impl Drop for Buffers {
         if self.leaked {
             return;
         }
-        // SAFETY: allocated with the same layouts; the kernel has stopped before, see `Uring`'s drop.
+        // SAFETY: allocated with the same layout, and mapped with the same length; the kernel has stopped
+        // before, see `Uring`'s drop.
         unsafe {
             dealloc(self.entries.cast(), entries_layout(self.shape));
-            dealloc(self.data, data_layout(self.shape));
+            let _ = munmap(self.data.cast(), data_bytes(self.shape));
         }
     }
 }
@@ -212,8 +216,8 @@ fn entries_layout(shape: Shape) -> Layout {
     page_aligned(shape.count as usize * size_of::<BufRingEntry>())
 }
 
-fn data_layout(shape: Shape) -> Layout {
-    page_aligned(shape.count as usize * stride(shape))
+fn data_bytes(shape: Shape) -> usize {
+    (shape.count as usize * stride(shape)).next_multiple_of(PAGE)
 }
 
 fn page_aligned(bytes: usize) -> Layout {
@@ -227,4 +231,12 @@ fn allocate(layout: Layout) -> *mut u8 {
         handle_alloc_error(layout);
     }
     pointer
+}
+
+/// A private mapping of zero bytes, page-aligned.
+fn map(bytes: usize) -> io::Result<*mut u8> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
+    let pointer = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)? };
+    Ok(pointer.cast())
 }
