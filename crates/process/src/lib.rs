@@ -8,6 +8,7 @@ mod crash;
 mod limits;
 mod notify;
 mod oom;
+mod pages;
 mod signals;
 mod system;
 mod title;
@@ -21,6 +22,7 @@ pub use crash::{
 pub use limits::{OpenFiles, RESERVED_FILES, adjust_open_files, backlog_warning, system_warnings};
 pub use notify::{Supervisor, find_supervisor};
 pub use oom::OomScore;
+pub use pages::release_program_pages;
 pub use signals::{ShutdownSignal, exit_at_once, ignore_hangups, watch_signals};
 pub use system::{LocalTime, Syslog, local_time};
 pub use system::{process_umask, set_socket_owner, stop_process};

@@ -136,6 +136,18 @@ impl Worker {
             self.rewrite_by_rule();
             self.shared.storage().log_fullness();
             self.sample();
+            if is_second_over {
+                self.release_pages_when_idle();
+            }
+        }
+    }
+
+    /// Unmaps the program's code where it has become idle: a server that has started, or served other
+    /// commands than it will serve next, would keep megabytes resident that it does not use.
+    fn release_pages_when_idle(&mut self) {
+        let commands = self.shared.threads.iter().map(|thread| thread.total_commands.get()).sum();
+        if !self.shared.persistence.is_loading() && self.timers.idle.has_begun(self.now_ms, commands) {
+            martlet_process::release_program_pages();
         }
     }
 

@@ -27,8 +27,37 @@ pub(crate) struct Timers {
     next_tick_ms: i64,
     next_cron_ms: i64,
     next_second_ms: i64,
+    /// Whether the server is idle; the first thread's matters.
+    pub idle: Idle,
     /// When a client may first have been idle for `timeout`.
     pub next_idle_ms: i64,
+}
+
+/// How often a server may begin to be idle: shorter pauses are a part of its work.
+const IDLE_INTERVAL_MS: i64 = 3_000;
+
+/// Sees that no command has run for a second.
+#[derive(Default)]
+pub(crate) struct Idle {
+    /// Commands that had run at the last look.
+    commands: Option<u64>,
+    /// Commands and time when it last began.
+    begun: Option<(u64, i64)>,
+}
+
+impl Idle {
+    /// Asked once a second with the number of commands so far; says so once for each time that the server
+    /// becomes idle, and each [`IDLE_INTERVAL_MS`] at most.
+    pub fn has_begun(&mut self, now_ms: i64, commands: u64) -> bool {
+        let is_idle = self.commands.replace(commands) == Some(commands);
+        let may_begin = self.begun.is_none_or(|(at_commands, at_ms)| {
+            at_commands != commands && !(0..IDLE_INTERVAL_MS).contains(&(now_ms - at_ms))
+        });
+        if is_idle && may_begin {
+            self.begun = Some((commands, now_ms));
+        }
+        is_idle && may_begin
+    }
 }
 
 impl Timers {
@@ -105,6 +134,31 @@ mod tests {
         assert_eq!(timers.sleep(), Duration::from_millis(TICK_MS as u64));
         timers.look(1_000 + TICK_MS);
         assert_eq!(timers.due(), (true, false));
+    }
+
+    #[test]
+    fn a_server_becomes_idle_once_until_it_works_again() {
+        let mut idle = Idle::default();
+        let at = |second: i64| match second {
+            // Two at the start, some from the 20th second on, then one each second.
+            0..20 => 2,
+            20..40 => 100,
+            _ => second as u64 * 10,
+        };
+        let begun: Vec<i64> =
+            (0..60).filter(|&second| idle.has_begun(1_000_000 + second * 1_000, at(second))).collect();
+        assert_eq!(begun, [1, 21]);
+    }
+
+    #[test]
+    fn short_pauses_are_no_idleness() {
+        let mut idle = Idle::default();
+        // Work in every second second.
+        let begun: Vec<i64> =
+            (0..20).filter(|&second| idle.has_begun(second * 1_000, second as u64 / 2)).collect();
+        assert_eq!(begun, [1, 5, 9, 13, 17]);
+        // A clock that was set back delays nothing.
+        assert!(!idle.has_begun(-5_000, 100) && idle.has_begun(-4_000, 100));
     }
 
     #[test]
