@@ -13,6 +13,7 @@ mod fairness;
 mod hit_rates;
 mod liveness;
 mod memory_limit;
+mod memory_shapes;
 mod packages;
 mod python;
 mod report_page;
@@ -69,6 +70,8 @@ enum Chore {
     HitRates(hit_rates::Options),
     /// Resident memory of a cache at its limit, with large values, against a peer.
     MemoryLimit(memory_limit::Options),
+    /// Resident memory per element by shape of the data, against peers.
+    MemoryShapes(memory_shapes::Options),
     /// Indexes and queries, against a peer with RediSearch's commands.
     SearchCost(search_cost::Options),
     /// A release: archives of programs for each machine, the Debian package, the source, checksums.
@@ -106,6 +109,7 @@ fn main() {
         Chore::Fairness(options) => fairness::run(&options),
         Chore::HitRates(options) => hit_rates::run(&options),
         Chore::MemoryLimit(options) => memory_limit::run(&options),
+        Chore::MemoryShapes(options) => memory_shapes::run(&options),
         Chore::SearchCost(options) => search_cost::run(&options),
         Chore::Dist(options) => packages::dist(&options),
         Chore::DebTest(options) => packages::deb_test(&options),

@@ -27,6 +27,7 @@ pub const CHORES: &[(&str, &str)] = &[
     ("fairness", "Waits of polite clients beside greedy ones, against a peer"),
     ("hit-rates", "Hit rates of a cache at its limit, by eviction policy, against a peer"),
     ("memory-limit", "Resident memory of a cache at its limit, with large values, against a peer"),
+    ("memory-shapes", "Resident memory per element by shape of the data, against peers"),
     ("search-cost", "Indexes and queries, against a peer with RediSearch's commands"),
     ("dist", "A release: archives of programs for each machine, the Debian package, the source, checksums"),
     ("deb-test", "The Debian package installed, started, upgraded and removed in a clean root"),

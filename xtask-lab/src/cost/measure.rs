@@ -118,6 +118,7 @@ pub fn row(setup: &Setup, row: &Row) -> Result<()> {
             let server = start(setup, row, name)?;
             let found = match row.kind {
                 Kind::BytesPerKey(keys) | Kind::Memory(keys) => memory(setup, row, &server, keys)?,
+                Kind::EmptyServer => empty_server(&server)?,
                 Kind::IdleConnections(count) => idle_connections(setup, &server, count)?,
                 Kind::SlowFill | Kind::SlowRequest => slow_log(setup, row, &server)?,
                 Kind::ExpiryLag => expiry_lag(setup, &server)?,
@@ -259,6 +260,12 @@ fn memory(setup: &Setup, row: &Row, server: &Measured, keys: u64) -> Result<Foun
     let grown = server.resident_bytes()?.saturating_sub(before);
     let keys = if setup.quick { keys / QUICK_DIVISOR } else { keys };
     Ok(Found { value: grown as f64 / keys as f64, requests: keys, ..Found::default() })
+}
+
+fn empty_server(server: &Measured) -> Result<Found> {
+    server.client()?.command(&["PING"])?;
+    std::thread::sleep(SETTLING);
+    Ok(Found { value: server.resident_bytes()? as f64, requests: 1, ..Found::default() })
 }
 
 fn idle_connections(setup: &Setup, server: &Measured, count: usize) -> Result<Found> {

@@ -56,6 +56,8 @@ pub enum Kind {
     /// Resident bytes after the fill; the target is the least saving against the peer, as a ratio peer ÷
     /// ours.
     Memory(u64),
+    /// Resident bytes of a server without data; the target is Martlet's upper bound.
+    EmptyServer,
     /// Resident bytes per idle connection; the target is Martlet's upper bound.
     IdleConnections(usize),
     /// Server CPU per request with many connections against 50; the target is Martlet's least efficiency.
@@ -243,10 +245,13 @@ pub const ROWS: &[Row] = &[
     scripted(
         "script-compare-and-delete",
         "EVALSHA 492ba3147c4d4212d015bc099c3971097a861e31 1 {key uniform 100000} value",
-        &[Fill { template: "SET {key sequence 100000} value", requests: 100_000 }, Fill {
-            template: "EVAL if\nredis.call('GET',KEYS[1])==ARGV[1]\nthen\nreturn(redis.call('DEL',KEYS[1]))\nelse\nreturn(0)\nend 1 key value",
-            requests: 1,
-        }],
+        &[
+            Fill { template: "SET {key sequence 100000} value", requests: 100_000 },
+            Fill {
+                template: "EVAL if\nredis.call('GET',KEYS[1])==ARGV[1]\nthen\nreturn(redis.call('DEL',KEYS[1]))\nelse\nreturn(0)\nend 1 key value",
+                requests: 1,
+            },
+        ],
     ),
     scripted(
         "script-limiter",
@@ -339,6 +344,27 @@ pub const ROWS: &[Row] = &[
         fill: &[Fill { template: "ZADD z {rand 1000000} {key sequence 1000000}", requests: 1_000_000 }],
         ..PLAIN
     },
+    shape(
+        "memory-1k",
+        262_144,
+        &[Fill { template: "SET {key sequence 262144} {value 1024}", requests: 262_144 }],
+    ),
+    shape(
+        "memory-list",
+        1_000_000,
+        &[Fill { template: "RPUSH {key sequence 100} {value 16}", requests: 1_000_000 }],
+    ),
+    shape(
+        "memory-numbers",
+        1_000_000,
+        &[Fill { template: "SADD {key sequence 2000} {count 1000000}", requests: 1_000_000 }],
+    ),
+    shape(
+        "memory-ttl",
+        1_000_000,
+        &[Fill { template: "SET {key sequence 1000000} {value 8} EX 1{rand 99999}", requests: 1_000_000 }],
+    ),
+    Row { name: "memory-empty", target: 8.0 * 1024.0 * 1024.0, kind: Kind::EmptyServer, ..PLAIN },
     Row { name: "growth", target: 0.0, kind: Kind::SlowFill, fill: FILL_10M, template: "DBSIZE", ..PLAIN },
     Row {
         name: "big-delete",
@@ -382,6 +408,11 @@ const fn of_module(name: &'static str, fill: &'static [Fill], template: &'static
 /// A script by its digest, at P=64; its text is a part of the fill, without spaces.
 const fn scripted(name: &'static str, template: &'static str, fill: &'static [Fill]) -> Row {
     Row { name, target: 2.5, fill, template, pipeline: 64, refill: true, ..PLAIN }
+}
+
+/// Resident memory by shape, no more than the peer's; `./x memory-shapes` has all shapes and several peers.
+const fn shape(name: &'static str, elements: u64, fill: &'static [Fill]) -> Row {
+    Row { name, target: 1.0, kind: Kind::Memory(elements), fill, ..PLAIN }
 }
 
 const fn publish(name: &'static str, subscribers: usize) -> Row {

@@ -85,7 +85,9 @@ fn line(row: &Row, readings: &[Reading]) -> Option<String> {
         Kind::BytesPerKey(_) => {
             (" B", 1.0, format!("{:.2}", peer_typical / ours_typical), format!("≤ {} B", row.target))
         }
-        Kind::IdleConnections(_) => (" B", 1.0, String::new(), format!("≤ {} B", row.target)),
+        Kind::EmptyServer | Kind::IdleConnections(_) => {
+            (" B", 1.0, String::new(), format!("≤ {} B", row.target))
+        }
         Kind::ManyConnections(_) => ("", 1.0, String::new(), format!("≥ {}", row.target)),
         Kind::SlowFill | Kind::SlowRequest => (" slow", 1.0, String::new(), format!("≤ {}", row.target)),
         Kind::ExpiryLag => (" ms", 1.0, String::new(), format!("≤ {} ms", row.target)),
