@@ -17,6 +17,7 @@ mod memory_shapes;
 mod packages;
 mod python;
 mod report_page;
+mod scaling;
 mod search_cost;
 mod smoke;
 mod tools;
@@ -74,6 +75,8 @@ enum Chore {
     MemoryShapes(memory_shapes::Options),
     /// Indexes and queries, against a peer with RediSearch's commands.
     SearchCost(search_cost::Options),
+    /// Lines of memory that threads share, a model of them on many cores, more threads than cores.
+    Scaling(scaling::Options),
     /// A release: archives of programs for each machine, the Debian package, the source, checksums.
     Dist(packages::DistOptions),
     /// The Debian package installed, started, upgraded and removed in a clean root.
@@ -111,6 +114,7 @@ fn main() {
         Chore::MemoryLimit(options) => memory_limit::run(&options),
         Chore::MemoryShapes(options) => memory_shapes::run(&options),
         Chore::SearchCost(options) => search_cost::run(&options),
+        Chore::Scaling(options) => scaling::run(&options),
         Chore::Dist(options) => packages::dist(&options),
         Chore::DebTest(options) => packages::deb_test(&options),
         Chore::Packaging(options) => packages::files(&options),

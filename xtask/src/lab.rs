@@ -29,6 +29,7 @@ pub const CHORES: &[(&str, &str)] = &[
     ("memory-limit", "Resident memory of a cache at its limit, with large values, against a peer"),
     ("memory-shapes", "Resident memory per element by shape of the data, against peers"),
     ("search-cost", "Indexes and queries, against a peer with RediSearch's commands"),
+    ("scaling", "Lines of memory that threads share, a model of them on many cores, more threads than cores"),
     ("dist", "A release: archives of programs for each machine, the Debian package, the source, checksums"),
     ("deb-test", "The Debian package installed, started, upgraded and removed in a clean root"),
     ("packaging", "The unit, the rotation of logs and the chart, checked by the programs that read them"),

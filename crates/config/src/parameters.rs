@@ -118,6 +118,8 @@ parameter_table! {
 
     /// Threads that serve clients; each owns its connections
     io_threads: usize = cores() => "io-threads", Integer(1, 1024), IMMUTABLE, Honoured;
+    /// How many of the threads serve clients: the first ones, as many; 0 follows the load
+    active_threads: usize = 0 => "martlet-active-threads", Integer(0, 1024), MODIFIABLE|SWITCH, Honoured;
     /// How the threads talk to the kernel; `auto` probes for io_uring
     io_backend: IoBackend = IoBackend::Auto => "io-backend", IoBackend::KIND, IMMUTABLE, Honoured;
     /// Run in the background

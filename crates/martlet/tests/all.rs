@@ -29,6 +29,7 @@ mod migrate;
 mod migrate_under_way;
 mod module_types;
 mod moments;
+mod moving_connections;
 mod persistence;
 mod pipeline;
 mod proxies;

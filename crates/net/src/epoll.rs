@@ -68,6 +68,8 @@ pub struct Epoll {
     done: Vec<(Token, Buffer, Result<(), Errno>)>,
     /// A failed send is in `done`, which must not wait for the end of a sleep.
     failed: bool,
+    /// Connections to hand over in the next poll.
+    leaving: Vec<Token>,
     buffer: Box<[u8]>,
 }
 
@@ -92,6 +94,7 @@ impl Epoll {
             ready: Vec::new(),
             done: Vec::new(),
             failed: false,
+            leaving: Vec::new(),
             buffer: vec![0; RECV_BYTES].into_boxed_slice(),
         })
     }
@@ -109,9 +112,30 @@ impl Epoll {
         }
     }
 
+    /// Hands over connections that are asked for. Bytes that were not read yet wait for the next backend.
+    fn hand_over(&mut self, sink: &mut dyn Sink) {
+        for token in std::mem::take(&mut self.leaving) {
+            let can_leave = |connection: &Connection| {
+                !connection.paused
+                    && !connection.ended
+                    && !connection.send_failed
+                    && connection.outgoing.is_idle()
+            };
+            let is_asked_for = self.connection(token).is_some_and(|connection| can_leave(connection));
+            if is_asked_for
+                && let Some(slot) = self.connections.get_mut(token.index())
+                && let Some(connection) = slot.take()
+            {
+                // Another epoll set is about to watch it.
+                let _ = epoll::delete(&self.epoll, &connection.socket);
+                sink.released(token, connection.socket);
+            }
+        }
+    }
+
     /// How long this poll may sleep.
     fn sleep_limit(&mut self, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
-        if self.failed || !self.ready.is_empty() {
+        if self.failed || !self.ready.is_empty() || !self.leaving.is_empty() {
             return Ok(Some(Duration::ZERO));
         }
         let Some(at) = self.accept_again_at else { return Ok(timeout) };
@@ -399,6 +423,12 @@ impl Backend for Epoll {
         }
     }
 
+    fn release(&mut self, token: Token) {
+        if self.connection(token).is_some() {
+            self.leaving.push(token);
+        }
+    }
+
     fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -406,6 +436,7 @@ impl Backend for Epoll {
     fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
         let mut limit = self.sleep_limit(timeout)?;
         self.report_done(sink);
+        self.hand_over(sink);
         if limit != Some(Duration::ZERO) && !self.waker.fall_asleep() {
             limit = Some(Duration::ZERO);
         }

@@ -3,7 +3,9 @@
 //! One backend belongs to one I/O thread. The thread's loop is `poll`, run what arrived, `send` once per
 //! connection that has replies, `poll` again. A backend knows sockets and bytes, never commands. What always
 //! holds: buffers given to [`Backend::send`] leave in order and come back, whole, through [`Sink::sent`];
-//! nothing is reported for a token after [`Backend::close`] of it.
+//! nothing is reported for a token after [`Backend::close`] of it. A connection moves from one thread to
+//! another by [`Backend::release`] here and [`Backend::adopt`] there; bytes that arrive in between wait in
+//! the socket.
 
 mod accept;
 mod buffer;
@@ -145,6 +147,11 @@ pub trait Backend {
     /// may be reused. Buffers that the kernel still reads stay alive until it is done.
     fn close(&mut self, token: Token);
 
+    /// Asks for the socket back, for another thread's backend: a poll hands it over by [`Sink::released`]
+    /// once all that was received has been reported. Nothing happens if the connection cannot be given up
+    /// then: something is under way to its peer, it is paused, its stream has ended, it speaks TLS.
+    fn release(&mut self, _: Token) {}
+
     /// A handle that ends this backend's sleep in `poll` from any thread.
     fn waker(&self) -> Waker;
 
@@ -177,6 +184,10 @@ pub trait Sink {
     /// `None`, sending still works, unless a send has failed: the kernel reports a connection's error once,
     /// here or there. The connection stays adopted until [`Backend::close`].
     fn closed(&mut self, token: Token, reason: Option<io::Error>);
+
+    /// The socket of a connection that [`Backend::release`] was asked for. The backend has nothing of it any
+    /// more, and its token's index may be reused.
+    fn released(&mut self, _token: Token, _socket: OwnedFd) {}
 
     /// A connection's TLS handshake is done; `certificate` is the client's, verified by the server, as DER.
     fn secured(&mut self, _token: Token, _certificate: Option<&[u8]>) {}

@@ -51,6 +51,8 @@ both! {
     survives_running_out_of_descriptors,
     stale_tokens_do_nothing,
     drops_with_work_under_way,
+    a_connection_moves_under_load,
+    one_that_cannot_be_given_up_stays,
 }
 
 fn echoes_any_fragmentation(kind: Kind) {
@@ -518,4 +520,84 @@ fn drops_with_work_under_way(kind: Kind) {
     assert!(data == pattern(9, 16 << 20)[..data.len()]);
     assert_eq!(idle_peer.read(&mut [0]).unwrap(), 0);
     assert!(TcpStream::connect(address).is_err());
+}
+
+/// Two backends hand one connection to and fro while its peer sends: every byte arrives, in order.
+fn a_connection_moves_under_load(kind: Kind) {
+    const BYTES: usize = 4 << 20;
+    let mut harnesses = [Harness::new(kind), Harness::new(kind)];
+    let (mut token, peer) = harnesses[0].connect();
+    let (expected, mut writer) = (pattern(11, BYTES), peer.try_clone().unwrap());
+    let written = expected.clone();
+    let writing = thread::spawn(move || written.chunks(777).for_each(|part| writer.write_all(part).unwrap()));
+    let mut reader = peer;
+    let reading = thread::spawn(move || {
+        let mut echoed = vec![0; BYTES];
+        reader.read_exact(&mut echoed).map(|()| echoed)
+    });
+    let (mut at, mut moves, mut received) = (0, 0, 0);
+    while received < BYTES {
+        let [first, second] = &mut harnesses;
+        let (here, there) = if at == 0 { (first, second) } else { (second, first) };
+        let mut input = here.receive();
+        here.backend.release(token);
+        input.extend(here.receive());
+        let released = here.recorder.released.pop();
+        let echoing = match released {
+            Some((released, socket)) => {
+                assert_eq!(released, token);
+                token = there.next_token();
+                there.backend.adopt(socket, token).unwrap();
+                (at, moves) = (1 - at, moves + 1);
+                there
+            }
+            None => here,
+        };
+        for (_, data) in input {
+            received += data.len();
+            echoing.backend.send(token, data.into());
+        }
+    }
+    harnesses[at].until("the echo to be read", |_| reading.is_finished());
+    writing.join().unwrap();
+    assert!(reading.join().unwrap().unwrap() == expected);
+    assert!(moves > 1, "{moves} moves");
+}
+
+fn one_that_cannot_be_given_up_stays(kind: Kind) {
+    let mut harness = Harness::new(kind);
+    let (blocked, mut blocked_peer) = harness.connect();
+    let (paused, mut paused_peer) = harness.connect();
+    let (closed, _closed_peer) = harness.connect();
+    harness.backend.send(blocked, pattern(1, 32 << 20).into());
+    harness.backend.pause(paused);
+    harness.turn();
+    harness.backend.close(closed);
+    for token in [blocked, paused, closed, Token::new(77, 1)] {
+        harness.backend.release(token);
+    }
+    harness.turn();
+    harness.turn();
+    assert!(harness.recorder.released.is_empty());
+    let reading = thread::spawn(move || {
+        let mut data = vec![0; 32 << 20];
+        blocked_peer.read_exact(&mut data).map(|()| (data, blocked_peer))
+    });
+    harness.until("the reply", |recorder| recorder.sent.len() == 1);
+    let (data, mut blocked_peer) = reading.join().unwrap().unwrap();
+    assert!(data == pattern(1, 32 << 20));
+    harness.backend.resume(paused);
+    paused_peer.write_all(b"still here").unwrap();
+    blocked_peer.write_all(b"so am I").unwrap();
+    harness
+        .until("both", |recorder| recorder.bytes_received(paused) + recorder.bytes_received(blocked) == 17);
+    assert!(harness.recorder.released.is_empty());
+    // Both can leave now, and one whose peer has gone first cannot.
+    harness.backend.release(paused);
+    harness.until("a socket", |recorder| recorder.released.len() == 1);
+    drop(blocked_peer);
+    harness.until("the end", |recorder| recorder.closed == [(blocked, None)]);
+    harness.backend.release(blocked);
+    harness.turn();
+    assert_eq!(harness.recorder.released.len(), 1);
 }

@@ -5,7 +5,7 @@
 pub mod line;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use martlet_base::sync::lock;
@@ -28,14 +28,22 @@ pub struct ClientDetails {
     pub user: Vec<u8>,
 }
 
+/// Where a client is served. Whoever writes mail for it reads its thread first.
+struct Place {
+    thread: AtomicUsize,
+    token: AtomicU64,
+}
+
+impl Place {
+    /// No connection's.
+    const UNDER_WAY: Token = Token(u64::MAX);
+}
+
 /// One client as others see it.
 pub struct ClientInfo {
     /// Number, growing by one from 1.
     pub id: u64,
-    /// The I/O thread that owns it.
-    pub thread: usize,
-    /// The connection in that thread.
-    pub token: Token,
+    place: Place,
     /// Address and port of the peer, or the path of the unix socket.
     pub peer: String,
     /// Address and port here.
@@ -109,8 +117,7 @@ impl ClientInfo {
         let (peer, local, is_unix) = ends;
         ClientInfo {
             id,
-            thread,
-            token,
+            place: Place { thread: AtomicUsize::new(thread), token: AtomicU64::new(token.0) },
             peer,
             local,
             fd,
@@ -140,6 +147,32 @@ impl ClientInfo {
             killed: AtomicBool::new(false),
             waiter: Mutex::default(),
         }
+    }
+
+    /// The I/O thread that owns it, or is about to.
+    pub fn thread(&self) -> usize {
+        self.place.thread.load(Ordering::SeqCst)
+    }
+
+    /// The connection in that thread, to be read after [`ClientInfo::thread`]. A client that has moved since,
+    /// or is under way, is not at this place: that thread finds it by its id.
+    pub fn token(&self) -> Token {
+        Token(self.place.token.load(Ordering::SeqCst))
+    }
+
+    /// Notes that the client goes to `thread`, where it has no connection yet.
+    pub fn leave_for(&self, thread: usize) {
+        self.place.token.store(Place::UNDER_WAY.0, Ordering::SeqCst);
+        self.place.thread.store(thread, Ordering::SeqCst);
+    }
+
+    /// Notes the client's connection in its new thread. Returns whether it was killed before others could
+    /// know of that.
+    #[must_use]
+    pub fn arrive_as(&self, token: Token) -> bool {
+        self.place.token.store(token.0, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.killed.load(Ordering::SeqCst)
     }
 
     /// Bytes of memory that the client holds apart from its connection: MULTI's queue, field sets, and
@@ -215,7 +248,7 @@ impl Clients {
         }
     }
 
-    /// The thread with the fewest connections.
+    /// The one with the fewest connections of the first `threads` threads.
     pub fn least_loaded(&self, threads: usize) -> usize {
         (0..threads).min_by_key(|&i| self.assigned[i].load(Ordering::Relaxed)).unwrap_or(0)
     }

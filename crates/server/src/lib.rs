@@ -37,6 +37,7 @@ mod slots;
 mod slow_path;
 pub mod startup;
 mod stats;
+mod thread_scaling;
 mod tls;
 mod tracking;
 mod waits;

@@ -2,7 +2,7 @@
 //! state.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crossbeam_utils::CachePadded;
@@ -18,6 +18,7 @@ use crate::cluster::node::ClusterNode;
 use crate::commandlog::CommandLog;
 use crate::computations::{self, Computations};
 use crate::config::ConfigStore;
+use crate::connection::Connection;
 use crate::hotkeys::HotKeys;
 use crate::logging::Log;
 use crate::migration::state::Migrations;
@@ -34,6 +35,7 @@ use crate::shutdown::pending::PendingShutdown;
 use crate::slots::Slots;
 use crate::slow_path::{SlowPathReason, SlowPathReasons};
 use crate::stats::{ServerStats, ThreadStats};
+use crate::thread_scaling::ThreadScaling;
 use crate::tracking::table::{Notice, Tracking};
 use crate::waits::WaitEnd;
 use martlet_indexes::Catalogue;
@@ -48,6 +50,13 @@ pub enum Mail<W> {
         socket: OwnedFd,
         /// The listener that it came from.
         listener: u32,
+    },
+    /// Take over this connection, which its thread has given up, and its socket.
+    Move {
+        /// The connection.
+        connection: Box<Connection>,
+        /// The socket.
+        socket: OwnedFd,
     },
     /// Show a command to a client that monitors, unless it wants no replies.
     Monitored {
@@ -111,6 +120,8 @@ const FLOOD_BYTES: usize = 2 * 1024 * 1024;
 
 struct Mailbox<W> {
     mails: Mutex<Vec<Mail<W>>>,
+    /// Messages that have been taken out.
+    received: AtomicU64,
     /// There is mail: the owner checks this before it takes more input.
     waits: AtomicBool,
     /// Cost of delivering its unread messages; see [`Delivery::cost_bytes`].
@@ -126,6 +137,7 @@ impl<W> Default for Mailbox<W> {
     fn default() -> Mailbox<W> {
         Mailbox {
             mails: Mutex::default(),
+            received: AtomicU64::new(0),
             waits: AtomicBool::default(),
             undelivered_bytes: AtomicUsize::default(),
             waker: OnceLock::new(),
@@ -199,6 +211,8 @@ pub struct Shared<W> {
     pub clients: Clients,
     /// Users and their rights.
     pub access: AccessControl,
+    /// How many threads serve clients.
+    pub scaling: ThreadScaling,
     /// Counters of the I/O threads.
     pub threads: Box<[CachePadded<ThreadStats>]>,
     /// Counters of the whole server.
@@ -307,6 +321,7 @@ impl<W> Shared<W> {
             engine,
             registry,
             access: AccessControl::new(registry, &config.snapshot()),
+            scaling: ThreadScaling::new(threads, config.snapshot().active_threads),
             config,
             clients: Clients::new(threads),
             threads: (0..threads).map(|_| CachePadded::new(ThreadStats::new(commands))).collect(),
@@ -382,6 +397,24 @@ impl<W> Shared<W> {
         let mut mails = lock(&mailbox.mails);
         mails.push(mail);
         mailbox.waits.store(true, Ordering::Release);
+    }
+
+    /// Sends a client to a thread, before all mail of those who find it there.
+    pub fn send_client(&self, thread: usize, client: &ClientInfo, mail: Mail<W>) {
+        let mailbox = &self.mailboxes[thread];
+        let mut mails = lock(&mailbox.mails);
+        client.leave_for(thread);
+        mails.push(mail);
+        mailbox.waits.store(true, Ordering::Release);
+        drop(mails);
+        if let Some(waker) = mailbox.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// Messages between threads so far.
+    pub fn message_count(&self) -> u64 {
+        self.mailboxes.iter().map(|mailbox| mailbox.received.load(Ordering::Relaxed)).sum()
     }
 
     /// Whether a thread has mail.
@@ -492,6 +525,7 @@ impl<W> Shared<W> {
         let mut mails = lock(&mailbox.mails);
         mailbox.waits.store(false, Ordering::Relaxed);
         mailbox.undelivered_bytes.store(0, Ordering::Relaxed);
+        mailbox.received.fetch_add(mails.len() as u64, Ordering::Relaxed);
         std::mem::take(&mut *mails)
     }
 
@@ -638,7 +672,10 @@ impl<W> Disconnects for Shared<W> {
         if let Some(waiter) = lock(&client.waiter).clone() {
             waiter.cancel();
         }
-        self.send(client.thread, Mail::Kill { token: client.token, client: client.id });
+        // A client that moves is marked before its place is read, or found to be once it has arrived.
+        fence(Ordering::SeqCst);
+        let (thread, token) = (client.thread(), client.token());
+        self.send(thread, Mail::Kill { token, client: client.id });
     }
 }
 

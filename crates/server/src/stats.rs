@@ -76,6 +76,8 @@ pub struct ThreadStats {
     pub total_commands: Counter,
     /// Connections accepted.
     pub connections_received: Counter,
+    /// Connections given to other threads, as the load has changed.
+    pub moved_connections: Counter,
     /// Bytes received.
     pub net_input_bytes: Counter,
     /// Bytes sent.
@@ -127,6 +129,7 @@ impl ThreadStats {
             commands: (0..commands).map(|_| CommandStats::default()).collect(),
             total_commands: Counter::default(),
             connections_received: Counter::default(),
+            moved_connections: Counter::default(),
             net_input_bytes: Counter::default(),
             net_output_bytes: Counter::default(),
             turns: AtomicU64::new(0),

@@ -238,12 +238,13 @@ impl Worker {
         if self.pushes.collect(to.id, &notice) {
             return;
         }
-        let mail = Mail::Notice { token: to.token, client: to.id, notice };
-        if to.thread == self.thread {
+        let (thread, token) = (to.thread(), to.token());
+        let mail = Mail::Notice { token, client: to.id, notice };
+        if thread == self.thread {
             self.shared.leave(self.thread, mail);
             self.inbox.note();
         } else {
-            self.shared.send(to.thread, mail);
+            self.shared.send(thread, mail);
         }
     }
 

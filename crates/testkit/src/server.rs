@@ -17,6 +17,20 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long a line of the log is waited for.
 const LOG_LIMIT: Duration = Duration::from_secs(10);
 
+/// What has all of a Martlet's threads serve, for tests that say how many there are: its load would hardly
+/// ever need the second.
+fn active_threads(arguments: &[impl AsRef<OsStr>]) -> Vec<&OsStr> {
+    let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
+    let of = |name: &str| words.iter().position(|word| *word == name);
+    let is_martlet = words.first().is_some_and(|word| *word == "server");
+    match of("--io-threads").and_then(|at| words.get(at + 1)) {
+        Some(threads) if is_martlet && of("--martlet-active-threads").is_none() => {
+            vec![OsStr::new("--martlet-active-threads"), threads]
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// A running server; dropping it kills the process and removes its directory.
 pub struct Server {
     child: Child,
@@ -83,6 +97,7 @@ impl Server {
         let log = std::fs::File::create(&path)?;
         let child = Command::new(program)
             .args(arguments)
+            .args(active_threads(arguments))
             .args(["--port", &port.number().to_string(), "--dir"])
             .arg(directory)
             .stdin(Stdio::null())

@@ -16,7 +16,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const END: &str = "this-is-the-end-of-the-payload";
 /// How long a reply may take.
 const REPLY_LIMIT: Duration = Duration::from_secs(120);
-/// What clients beside the measured one are given to be served or to wait.
+/// The time that clients beside the measured one get to be served or to wait.
 const SETTLING: Duration = Duration::from_millis(40);
 /// What a server is given to fall asleep after its last reply: the clock does not have the time that a thread
 /// has run since its last switch.

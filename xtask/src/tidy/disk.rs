@@ -29,8 +29,10 @@ const TOKENS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that I/O threads run in.
-const GATED: &[&str] =
-    &["acl", "bytecode", "command", "config", "engine", "journal", "keyspace", "process", "script", "server", "tls"];
+const GATED: &[&str] = &[
+    "acl", "bytecode", "command", "config", "engine", "journal", "keyspace", "process", "script", "server",
+    "tls",
+];
 /// Calls of the file system.
 const CALLS: &[&str] =
     &["fs::", "File::open(", "File::create(", "File::options(", "OpenOptions", ".canonicalize("];

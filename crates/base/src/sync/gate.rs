@@ -261,6 +261,7 @@ impl Gate {
 
     #[cold]
     fn enter_slow(&self, thread: usize, gives_up: GivesUp<'_>) -> bool {
+        waits::GATE.count_failed_try();
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let is_inside = loop {
             self.leave(thread);

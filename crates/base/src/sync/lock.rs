@@ -115,6 +115,7 @@ impl RawLock {
 
     #[cold]
     fn lock_slow(&self, gives_up: Option<&dyn Fn() -> bool>) -> bool {
+        waits::LOCKS.count_failed_try();
         for _ in 0..SPINS {
             if self.word.load(Ordering::Relaxed) == FREE && self.try_lock() {
                 return true;

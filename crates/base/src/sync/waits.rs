@@ -1,5 +1,5 @@
-//! How often threads slept at locks and the gate, and for how long. A sleeping thread pays for two looks at
-//! the clock; others pay nothing.
+//! How often threads found locks and the gate closed, how often they slept there, and for how long. A
+//! sleeping thread pays for two looks at the clock; one that finds them open pays nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,6 +8,7 @@ use crate::clock::monotonic;
 /// Sleeps of one kind, of the whole process.
 #[derive(Debug)]
 pub struct Waits {
+    failed_tries: AtomicU64,
     count: AtomicU64,
     ns: AtomicU64,
 }
@@ -19,7 +20,17 @@ pub static GATE: Waits = Waits::new();
 
 impl Waits {
     const fn new() -> Waits {
-        Waits { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
+        Waits { failed_tries: AtomicU64::new(0), count: AtomicU64::new(0), ns: AtomicU64::new(0) }
+    }
+
+    /// Counts a first try that has failed, after which the thread spins or sleeps.
+    pub(super) fn count_failed_try(&self) {
+        self.failed_tries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many first tries have failed.
+    pub fn failed_tries(&self) -> u64 {
+        self.failed_tries.load(Ordering::Relaxed)
     }
 
     /// Calls `sleep`, which says whether it slept, and counts it if it did.

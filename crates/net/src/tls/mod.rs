@@ -212,6 +212,12 @@ impl<B: Backend> Backend for Tls<B> {
         self.inner.close(token);
     }
 
+    fn release(&mut self, token: Token) {
+        if self.sessions.get(token).is_none() {
+            self.inner.release(token);
+        }
+    }
+
     fn waker(&self) -> Waker {
         self.inner.waker()
     }
@@ -293,6 +299,10 @@ impl Sink for Decrypting<'_> {
             Some(session) => session.closed(reason, self.sink),
             None => self.sink.closed(token, reason),
         }
+    }
+
+    fn released(&mut self, token: Token, socket: OwnedFd) {
+        self.sink.released(token, socket);
     }
 
     fn secured(&mut self, token: Token, certificate: Option<&[u8]>) {

@@ -17,7 +17,7 @@ mod ring;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, Fd};
@@ -88,6 +88,8 @@ enum Receiving {
     Armed,
     /// Armed, and being cancelled.
     Stopping,
+    /// As `Stopping`; the socket is handed over then.
+    Leaving,
 }
 
 /// How far the buffer under way is.
@@ -124,6 +126,11 @@ impl Slot {
 
     fn tag(&self, kind: Kind) -> Tag {
         Tag { kind, epoch: self.epoch, index: self.token.0 as u32 }
+    }
+
+    /// Whether no operation uses the descriptor, apart from a receive, and more can be received.
+    fn can_leave(&self) -> bool {
+        self.sending == Sending::Off && !self.ended && !self.paused
     }
 
     fn attempt_length(&self) -> usize {
@@ -337,6 +344,7 @@ impl Uring {
                 }
             }
             if !cqueue::more(completion.flags()) {
+                let is_asked_for = slot.receiving == Receiving::Leaving;
                 slot.receiving = Receiving::Off;
                 if let Some(reason) = end_of_stream(result)
                     && !slot.ended
@@ -344,7 +352,12 @@ impl Uring {
                     slot.ended = true;
                     sink.closed(slot.token, reason.map(io::Error::from));
                 }
-                if !slot.ended && !slot.paused {
+                if is_asked_for && slot.can_leave() {
+                    let (token, fd) = (slot.token, std::mem::replace(&mut slot.fd, -1));
+                    self.live -= 1;
+                    // SAFETY: the slot's descriptor is open, and it is this value's alone from here on.
+                    sink.released(token, unsafe { OwnedFd::from_raw_fd(fd) });
+                } else if !slot.ended && !slot.paused {
                     self.rearm.push_back(tag);
                 }
             }
@@ -550,6 +563,17 @@ impl Backend for Uring {
         slot.paused = true;
         if slot.receiving == Receiving::Armed {
             slot.receiving = Receiving::Stopping;
+            cancel(&mut self.ring, slot.tag(Kind::Receive));
+        }
+    }
+
+    fn release(&mut self, token: Token) {
+        if let Some(slot) = self.slots.get_mut(token.index()).filter(|slot| slot.fd >= 0)
+            && slot.token == token
+            && slot.receiving == Receiving::Armed
+            && slot.can_leave()
+        {
+            slot.receiving = Receiving::Leaving;
             cancel(&mut self.ring, slot.tag(Kind::Receive));
         }
     }

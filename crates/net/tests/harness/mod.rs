@@ -33,6 +33,7 @@ pub struct Recorder {
     pub total_received: usize,
     pub sent: Vec<(Token, Vec<u8>, io::Result<()>)>,
     pub closed: Vec<(Token, Option<io::ErrorKind>)>,
+    pub released: Vec<(Token, OwnedFd)>,
     pub woken: u32,
     pub total_announced: usize,
     /// Announced and not received yet.
@@ -59,6 +60,7 @@ impl Sink for Recorder {
     fn received(&mut self, token: Token, data: &[u8]) -> bool {
         assert!(!data.is_empty());
         assert!(!self.closed.iter().any(|(closed, _)| *closed == token), "data after the end");
+        assert!(!self.released.iter().any(|(released, _)| *released == token), "data of a released one");
         if let Some(announced) = self.announced.pop_front() {
             assert!(announced == (token, data.to_vec()), "something else was announced");
         }
@@ -82,6 +84,10 @@ impl Sink for Recorder {
 
     fn closed(&mut self, token: Token, reason: Option<io::Error>) {
         self.closed.push((token, reason.map(|error| error.kind())));
+    }
+
+    fn released(&mut self, token: Token, socket: OwnedFd) {
+        self.released.push((token, socket));
     }
 
     fn woken(&mut self) {
@@ -157,10 +163,15 @@ impl Harness {
         }
     }
 
+    /// One poll; returns its input, which is to be echoed.
+    pub fn receive(&mut self) -> Vec<(Token, Vec<u8>)> {
+        self.backend.poll(Some(Duration::from_millis(20)), &mut self.recorder).unwrap();
+        std::mem::take(&mut self.recorder.echo)
+    }
+
     /// One poll, echoing its input.
     pub fn echo(&mut self) {
-        self.backend.poll(Some(Duration::from_millis(20)), &mut self.recorder).unwrap();
-        for (token, data) in std::mem::take(&mut self.recorder.echo) {
+        for (token, data) in self.receive() {
             self.backend.send(token, data.into());
         }
     }

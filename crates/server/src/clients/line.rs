@@ -55,7 +55,7 @@ pub fn line(clock: &Clock, registry: &Registry, presentation: Presentation, clie
     out.extend(b" lib-ver=");
     out.extend(&details.lib_version);
     if !presentation.is_valkey() {
-        out.extend(format!(" io-thread={}", client.thread).bytes());
+        out.extend(format!(" io-thread={}", client.thread()).bytes());
     }
     out.extend(
         format!(

@@ -269,8 +269,8 @@ fn unblock(call: &mut Call<'_>) -> Outcome {
     let waiter = client.as_ref().and_then(|c| lock(&c.waiter).clone());
     match (client, waiter) {
         // The thread that cancels has ended the wait: nothing can be served to the client after this.
-        (Some(client), Some(waiter)) if waiter.cancel() => {
-            call.worker.shared.send(client.thread, Mail::Unblock { waiter, end });
+        (Some(_), Some(waiter)) if waiter.cancel() => {
+            call.worker.shared.send(waiter.thread, Mail::Unblock { waiter, end });
             call.reply.int(1);
         }
         _ => call.reply.int(0),

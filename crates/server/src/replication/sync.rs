@@ -65,9 +65,9 @@ impl Receiver for Sync {
                 Some(reader)
             };
             let source = Source::Sync { taker, reader, is_diskless };
-            let place = (client.token, client.id);
+            let place = (client.token(), client.id);
             let begin = move |worker: &mut Worker| worker.begin_transfer(place, source, &id, offset);
-            self.shared.send(client.thread, Mail::Run(Box::new(begin)));
+            self.shared.send(client.thread(), Mail::Run(Box::new(begin)));
         }
     }
 
@@ -138,9 +138,9 @@ fn begin_stream(shared: &'static Shared, channel: &Replica, reader: Reader<'stat
     };
     tracing::info!("Starting to deliver RDB and replication stream to replica: {}", main.name());
     main.set_phase(Phase::BulkAndStream);
-    let place = (main.client.token, main.client.id);
+    let place = (main.client.token(), main.client.id);
     let begin = move |worker: &mut Worker| worker.begin_stream(place, reader);
-    shared.send(main.client.thread, Mail::Run(Box::new(begin)));
+    shared.send(main.client.thread(), Mail::Run(Box::new(begin)));
 }
 
 fn send_file(mut file: File, feed: &Arc<Feed>) -> io::Result<()> {

@@ -312,7 +312,11 @@ impl Worker {
                 self.is_aside(*token)
             }
             Mail::Message(delivery) => delivery.receivers.iter().any(|one| self.is_aside(one.token)),
-            Mail::Adopt { .. } | Mail::Served { .. } | Mail::Unblock { .. } | Mail::RunAgain { .. } => false,
+            Mail::Adopt { .. }
+            | Mail::Move { .. }
+            | Mail::Served { .. }
+            | Mail::Unblock { .. }
+            | Mail::RunAgain { .. } => false,
         }
     }
 

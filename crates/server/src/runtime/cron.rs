@@ -35,6 +35,10 @@ impl Worker {
             self.refresh_time();
             self.time_out_blocked();
         }
+        if self.must_relocate() {
+            self.begin_relocation();
+            self.relocate();
+        }
         let (is_tick_due, is_cron_due) = self.timers.due();
         if !is_tick_due && !is_cron_due {
             return;
@@ -45,6 +49,10 @@ impl Worker {
             // Keys that others give an expiry are looked after by them as well: they have worked.
             let due_ms = self.expire();
             self.timers.tick_done(due_ms, had_worked);
+            self.follow_load();
+            if had_worked {
+                self.relocate();
+            }
         }
         if is_cron_due {
             self.timers.cron_begins(self.thread > 0 && self.connections.is_empty());
@@ -123,6 +131,8 @@ impl Worker {
         if self.shared.is_cron_paused.load(Ordering::Relaxed) {
             return;
         }
+        self.follow_load();
+        self.keep_away();
         self.close_idle();
         let is_second_over = self.timers.is_second_over();
         (self.hooks.every_100_ms)(self, is_second_over);

@@ -12,6 +12,7 @@ use crate::connection::{Connection, ReplyMode, Suspended};
 use crate::migration::state::MigrationStep;
 use crate::runtime::Mail;
 use crate::slow_path::SessionFlags;
+use crate::tracking::table::Notice;
 
 /// A thread's mail, as far as it has been taken out of the mailbox.
 #[derive(Default)]
@@ -73,21 +74,34 @@ impl Worker {
                         copy::extend(&mut connection.out, &line);
                     }
                 }),
-                Mail::Notice { token, client, notice } => {
-                    (self.hooks.notice_arrived)(self, token, client, &notice)
-                }
+                Mail::Notice { token, client, notice } => self.read_notice(token, client, notice),
                 Mail::Message(delivery) => (self.hooks.message_arrived)(self, &delivery),
                 Mail::Kill { token, client } => {
                     if let Some(connection) = self.take_client(token, client) {
                         self.drop_connection(connection);
                     }
                 }
+                Mail::Move { connection, socket } => self.take_connection(connection, socket),
                 Mail::Served { waiter, reply, ns } => self.served(&waiter, &reply, ns),
                 Mail::RunAgain { waiter, at_ms } => self.schedule_again(&waiter, at_ms),
                 Mail::Unblock { waiter, end } => self.unblocked(&waiter, end),
                 Mail::Recheck => self.resume_paused(),
                 Mail::Run(work) => work(self),
             }
+        }
+    }
+
+    /// Hands a notice to its client, or sends it after one that has moved.
+    fn read_notice(&mut self, token: Token, client: u64, notice: Notice) {
+        if self.connections.at_place_of(token).is_some_and(|one| one.info.id == client) {
+            return (self.hooks.notice_arrived)(self, token, client, &notice);
+        }
+        let Some(info) = self.shared.clients.get(client) else { return };
+        let (thread, token) = (info.thread(), info.token());
+        if thread == self.thread {
+            (self.hooks.notice_arrived)(self, token, client, &notice);
+        } else {
+            self.shared.send(thread, Mail::Notice { token, client, notice });
         }
     }
 

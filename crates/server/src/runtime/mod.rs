@@ -29,6 +29,7 @@ pub(crate) mod outside;
 mod parsed;
 mod prefetch;
 mod pushes;
+mod relocation;
 pub(crate) mod request_flags;
 pub(crate) mod route;
 mod saving;
@@ -70,6 +71,7 @@ use meter::CostMeter;
 use outbox::{Action, Outbox};
 use outside::LeftOutside;
 use pushes::PushState;
+use relocation::Relocation;
 use scripts::ScriptRuntime;
 use timers::Timers;
 use turn_clock::TurnClock;
@@ -150,6 +152,8 @@ pub struct Worker {
     pub(crate) inbox: Inbox,
     /// State of pushes to clients.
     pub(crate) pushes: PushState,
+    /// Connections that leave for other threads.
+    relocation: Relocation,
     /// Interpreters, and a script's messages.
     pub(crate) scripts: ScriptRuntime,
     /// Work for outside the gate.
@@ -202,6 +206,7 @@ impl Worker {
             gate_state: GateState::Outside,
             inbox: Inbox::default(),
             pushes: PushState::default(),
+            relocation: Relocation::default(),
             scripts: ScriptRuntime::default(),
             left: LeftOutside::default(),
             routes: shared.cluster().map(ClusterNode::follow),
@@ -450,6 +455,7 @@ impl Worker {
     pub fn run_loop(&mut self, backend: Box<dyn Backend + Send>) -> std::io::Result<()> {
         self.backend = BackendPlace::AtHand(backend);
         martlet_base::thread::minimise_timer_slack();
+        self.shared.scaling.begin_thread(self.thread);
         self.stats().kernel_id.store(crate::process::this_thread(), std::sync::atomic::Ordering::Relaxed);
         while !self.shared.stopping.load(std::sync::atomic::Ordering::Relaxed) {
             let timeout = self.sleep();
@@ -521,6 +527,7 @@ impl Worker {
                     self.adopted(token, backend.adopt_tls(socket, token, &config));
                 }
                 Action::Close(token) => backend.close(token),
+                Action::Release(token) => backend.release(token),
                 Action::Pause(token) => backend.pause(token),
                 Action::Resume(token) => backend.resume(token),
                 Action::Listen(socket, tag) => {

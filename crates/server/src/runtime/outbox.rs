@@ -22,6 +22,7 @@ pub(super) enum Action {
     Adopt(OwnedFd, Token),
     AdoptTls(OwnedFd, Token, Arc<martlet_net::rustls::ServerConfig>),
     Close(Token),
+    Release(Token),
     Pause(Token),
     Resume(Token),
     Listen(OwnedFd, u32),

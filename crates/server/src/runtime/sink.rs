@@ -19,7 +19,7 @@ const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because pr
 impl Sink for Worker {
     fn accepted(&mut self, tag: u32, socket: OwnedFd) {
         let shared = self.shared;
-        let thread = shared.clients.least_loaded(shared.thread_count());
+        let thread = shared.clients.least_loaded(shared.scaling.active());
         shared.clients.assigned(thread, 1);
         if thread == self.thread {
             let _ = self.adopt(socket, tag);
@@ -107,6 +107,10 @@ impl Sink for Worker {
         } else {
             self.drop_connection(connection);
         }
+    }
+
+    fn released(&mut self, token: Token, socket: OwnedFd) {
+        self.send_connection(token, socket);
     }
 
     fn secured(&mut self, token: Token, certificate: Option<&[u8]>) {

@@ -95,9 +95,9 @@ impl Receiver for SlotsReceiver {
 
 /// Has a target's connection take its output from a feed.
 fn feed_connection(shared: &'static Shared, client: &ClientInfo, taker: Taker) {
-    let (token, id) = (client.token, client.id);
+    let (token, id) = (client.token(), client.id);
     let begin = move |worker: &mut Worker| worker.feed_slots(token, id, taker);
-    shared.send(client.thread, Mail::Run(Box::new(begin)));
+    shared.send(client.thread(), Mail::Run(Box::new(begin)));
 }
 
 /// Ends a connection, unless it is ending.
@@ -199,9 +199,9 @@ impl Worker {
             return link.send(message);
         }
         let Some(client) = lock(&node.migrations.imports).get(&job).cloned() else { return };
-        let thread = client.thread;
+        let thread = client.thread();
         let push = move |worker: &mut Worker| {
-            worker.push_with(client.token, client.id, |connection| {
+            worker.push_with(client.token(), client.id, |connection| {
                 connection.out.extend_from_slice(&encoded(message));
             });
         };

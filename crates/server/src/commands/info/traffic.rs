@@ -160,7 +160,13 @@ pub(super) fn threads(worker: &mut Worker, text: &mut Text) {
             ),
         );
     }
+    let shared = worker.shared;
+    text.field("active_threads", shared.scaling.active());
+    let moved = shared.threads.iter().map(|thread| thread.moved_connections.get()).sum::<u64>();
+    text.field("moved_connections", moved);
+    text.field("messages_between_threads", shared.message_count());
     for (name, waits) in [("shard_lock", &LOCKS), ("gate", &GATE)] {
+        text.field(&format!("{name}_failed_tries"), waits.failed_tries());
         text.field(&format!("{name}_waits"), waits.total());
         text.field(&format!("{name}_wait_usec"), waits.ns() / 1000);
     }

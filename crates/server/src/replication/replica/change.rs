@@ -105,7 +105,7 @@ impl Worker {
         for client in self.shared.clients.all() {
             let waiter = lock(&client.waiter).clone();
             if let Some(waiter) = waiter.filter(|waiter| waiter.cancel()) {
-                self.shared.send(client.thread, Mail::Unblock { waiter, end: WaitEnd::RoleChanged });
+                self.shared.send(waiter.thread, Mail::Unblock { waiter, end: WaitEnd::RoleChanged });
             }
         }
     }
