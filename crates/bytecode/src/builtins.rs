@@ -36,6 +36,7 @@ impl Run<'_> {
             Builtin::Next => self.next(at, argc),
             Builtin::RawEqual | Builtin::RawGet | Builtin::RawSet => self.raw(function, at, argc),
             Builtin::Unpack => self.unpack(at, argc),
+            Builtin::UnpackMessage => self.unpack_message(at),
             Builtin::Concat => self.concat_table(at, argc),
             Builtin::Insert => self.insert(at, argc),
             Builtin::Remove => self.remove(at, argc),

@@ -16,6 +16,7 @@ mod library;
 mod machine;
 pub mod number;
 mod operations;
+mod pack;
 mod program;
 mod returned;
 mod server;

@@ -65,6 +65,7 @@ pub(crate) enum Builtin {
     Sqrt,
     Encode,
     Decode,
+    UnpackMessage,
     BitAnd,
     BitOr,
     BitXor,
@@ -176,6 +177,7 @@ impl Library {
                 b"size" => lua("struct", "size"),
                 _ => return None,
             },
+            Library::Pack if name == b"unpack" => Builtin::UnpackMessage,
             Library::Pack => return None,
         };
         Some(Field::Function(function))

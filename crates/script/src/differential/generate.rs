@@ -160,6 +160,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("string.gsub", "sss"),
     ("table.concat", "tsnn"),
     ("cjson.decode", "j"),
+    ("cmsgpack.unpack", "p"),
+    ("cmsgpack.unpack", "p"),
     ("cjson.encode", "t"),
     ("string.char", "n"),
 ];
@@ -207,6 +209,16 @@ const DOCUMENTS: &[&str] = &[
     "' [ 1 , 2 ] '",
     "'[-0, 0.1, 1E5, 01]'",
     "'tru'",
+];
+
+const MESSAGES: &[&str] = &[
+    "'\\147\\1\\203\\63\\240\\0\\0\\0\\0\\0\\0\\161a'",
+    "'\\130\\161a\\1\\161b\\147\\1\\2\\192'",
+    "'\\217\\3abc\\195\\194\\255'",
+    "'\\133\\161a\\1\\161b\\2\\161c\\3\\161d\\4\\161e\\144'",
+    "'\\202\\63\\128\\0\\0\\209\\255\\254'",
+    "'\\220\\0\\2\\5'",
+    "''",
 ];
 
 const COMMANDS: &[&str] = &[
@@ -274,6 +286,7 @@ impl Generator<'_> {
             _ if self.choose(60) == 59 => "",
             'f' => return self.of(FORMATS).into(),
             'j' => return self.of(DOCUMENTS).into(),
+            'p' => return self.of(MESSAGES).into(),
             'n' if self.choose(2) == 0 => return self.of(NUMBERS).into(),
             's' if self.choose(3) == 0 => return self.of(STRINGS).into(),
             's' if self.choose(3) == 0 => {
