@@ -152,11 +152,11 @@ impl Worker {
         }
     }
 
-    /// Unmaps the program's code where it has become idle: a server that has started, or served other
-    /// commands than it will serve next, would keep megabytes resident that it does not use.
+    /// Unmaps the program's code once the start is over: the server would keep megabytes resident that only
+    /// its start has used.
     fn release_pages_when_idle(&mut self) {
         let commands = self.shared.threads.iter().map(|thread| thread.total_commands.get()).sum();
-        if !self.shared.persistence.is_loading() && self.timers.idle.has_begun(self.now_ms, commands) {
+        if !self.shared.persistence.is_loading() && self.timers.idle.has_begun(commands) {
             martlet_process::release_program_pages();
         }
     }

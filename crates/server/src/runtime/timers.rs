@@ -33,30 +33,22 @@ pub(crate) struct Timers {
     pub next_idle_ms: i64,
 }
 
-/// How often a server may begin to be idle: shorter pauses are a part of its work.
-const IDLE_INTERVAL_MS: i64 = 3_000;
-
-/// Sees that no command has run for a second.
+/// Sees that no command has run for a second, the first time.
 #[derive(Default)]
 pub(crate) struct Idle {
     /// Commands that had run at the last look.
     commands: Option<u64>,
-    /// Commands and time when it last began.
-    begun: Option<(u64, i64)>,
+    has_been: bool,
 }
 
 impl Idle {
-    /// Asked once a second with the number of commands so far; says so once for each time that the server
-    /// becomes idle, and each [`IDLE_INTERVAL_MS`] at most.
-    pub fn has_begun(&mut self, now_ms: i64, commands: u64) -> bool {
+    /// Asked once a second with the number of commands so far; says so once. Later pauses are a part of a
+    /// server's work: the first request behind one had better find the code where it was.
+    pub fn has_begun(&mut self, commands: u64) -> bool {
         let is_idle = self.commands.replace(commands) == Some(commands);
-        let may_begin = self.begun.is_none_or(|(at_commands, at_ms)| {
-            at_commands != commands && !(0..IDLE_INTERVAL_MS).contains(&(now_ms - at_ms))
-        });
-        if is_idle && may_begin {
-            self.begun = Some((commands, now_ms));
-        }
-        is_idle && may_begin
+        let is_first = is_idle && !self.has_been;
+        self.has_been |= is_idle;
+        is_first
     }
 }
 
@@ -137,28 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_becomes_idle_once_until_it_works_again() {
+    fn a_server_is_idle_for_the_first_time_once() {
         let mut idle = Idle::default();
-        let at = |second: i64| match second {
-            // Two at the start, some from the 20th second on, then one each second.
-            0..20 => 2,
-            20..40 => 100,
-            _ => second as u64 * 10,
-        };
-        let begun: Vec<i64> =
-            (0..60).filter(|&second| idle.has_begun(1_000_000 + second * 1_000, at(second))).collect();
-        assert_eq!(begun, [1, 21]);
-    }
-
-    #[test]
-    fn short_pauses_are_no_idleness() {
-        let mut idle = Idle::default();
-        // Work in every second second.
-        let begun: Vec<i64> =
-            (0..20).filter(|&second| idle.has_begun(second * 1_000, second as u64 / 2)).collect();
-        assert_eq!(begun, [1, 5, 9, 13, 17]);
-        // A clock that was set back delays nothing.
-        assert!(!idle.has_begun(-5_000, 100) && idle.has_begun(-4_000, 100));
+        let begun: Vec<bool> = [1, 2, 3, 3, 3, 4, 4].map(|commands| idle.has_begun(commands)).into();
+        assert_eq!(begun, [false, false, false, true, false, false, false]);
     }
 
     #[test]
