@@ -469,6 +469,11 @@ impl SlotMigrations {
         self.step(now, at, State::ExportGranted);
     }
 
+    /// The slots of a job that [`Action::TakeSlots`] names; `None` if it has ended since.
+    pub fn slots_to_take(&self, id: JobId) -> Option<Vec<u16>> {
+        self.current(id).map(|at| self.jobs[at].slots().collect())
+    }
+
     /// [`Action::TakeSlots`] has been done: the slots are this node's.
     pub fn taken(&mut self, now: Time, id: JobId) {
         if let Some(at) = self.current(id) {

@@ -117,6 +117,18 @@ fn a_task_goes_from_end_to_end() {
     assert_eq!(pair.source.jobs().count(), 0, "attempts that are over are in no list of Valkey's");
 }
 
+/// A task that is cancelled after the consent, before its slots are taken, takes none.
+#[test]
+fn a_cancelled_task_takes_no_slots() {
+    let mut pair = Pair::new();
+    pair.snapshot();
+    pair.pause();
+    pair.consent();
+    assert!(pair.target.slots_to_take(pair.import).is_some_and(|slots| !slots.is_empty()));
+    assert_eq!(pair.target.cancel_tasks(at(5), None), 1);
+    assert_eq!(pair.target.slots_to_take(pair.import), None);
+}
+
 /// Whatever is cut off before the consent: the target has no key, writes go on, and there is another attempt.
 #[test]
 fn a_lost_link_leads_to_another_attempt_of_the_same_task() {
@@ -338,7 +350,7 @@ fn no_order_of_events_has_both_ends_write() {
             }
             for action in pair.target.take_actions() {
                 match action {
-                    Action::TakeSlots(job) => {
+                    Action::TakeSlots(job) if pair.target.slots_to_take(job).is_some() => {
                         assert!(pair.source.holds_writes(), "seed {seed}: the source takes writes");
                         has_taken = true;
                         pair.target.taken(at(now), job);

@@ -132,9 +132,15 @@ impl Worker {
             Action::TryPause(job) => self.pause_for(node, job),
             Action::Resume => self.resume_for(node),
             Action::TakeSlots(job) => {
-                let slots = slots_of(node, job).unwrap_or_default();
-                node.with(|cluster, now| cluster.claim_slots(now, slots));
-                node.migrate(|machine, now| machine.taken(now, job));
+                // In one step: a task is cancelled before it, and takes nothing, or it is over.
+                node.with(|cluster, now| {
+                    node.migrate(|machine, _| {
+                        if let Some(slots) = machine.slots_to_take(job) {
+                            cluster.claim_slots(now, slots);
+                            machine.taken(now, job);
+                        }
+                    });
+                });
             }
             Action::CleanUp(job) => {
                 self.delete_others_slots(node, job);
