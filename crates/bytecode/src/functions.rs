@@ -134,15 +134,15 @@ impl Run<'_> {
 
     pub fn insert(&mut self, at: usize, argc: usize) -> Results {
         let table = self.at(at + 1);
-        let mut end = self.table(table)?.len(&self.texts)? as i32 + 1;
+        let end = self.table(table)?.len(&self.texts)? as i32 + 1;
         let position = match argc {
             2 => end,
             3 => {
                 let position = self.int_or(at, argc, 2, 0)?;
-                if matches!(self.at(at + 2), Value::Nil) {
+                // Far from the elements it takes long, which Lua's own can be ended in.
+                if matches!(self.at(at + 2), Value::Nil) || !(1..=end).contains(&position) {
                     return Err(ARGUMENT);
                 }
-                end = end.max(position);
                 for index in (position..end).rev() {
                     let moved = self.table(table)?.get_index(index, &self.texts)?;
                     self.set_index(table, index + 1, moved)?;

@@ -7,6 +7,8 @@ use crate::number;
 use crate::stop::{Reason, Stop};
 use crate::value::Value;
 
+/// Comparisons of bytes that one search may take.
+const FIND_STEPS_MAX: usize = 1 << 20;
 /// Bytes of a string that `string.rep` makes here.
 const REPEATED_MAX_BYTES: usize = 1 << 20;
 /// Characters that mean something in a pattern.
@@ -112,6 +114,7 @@ impl Run<'_> {
         self.answer(at, Value::Text(text))
     }
 
+    /// Finds a plain text. A search that may take long is Lua's, which can be ended.
     fn find(&mut self, at: usize, argc: usize) -> Results {
         const FIND: LuaFunction = LuaFunction { library: "string", name: "find" };
         let text = self.text(self.at(at + 1))?;
@@ -125,6 +128,9 @@ impl Run<'_> {
             return self.lua_function(FIND, at, argc);
         }
         let rest = &self.texts.bytes(text)[start..];
+        if rest.len().saturating_mul(wanted.len()) > FIND_STEPS_MAX {
+            return self.lua_function(FIND, at, argc);
+        }
         let found = match wanted {
             [] => Some(0),
             [first, ..] => {
