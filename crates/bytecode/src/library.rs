@@ -81,8 +81,8 @@ pub(crate) enum Builtin {
 /// A function that [`crate::Server::lua_function`] runs: without effects, of texts, numbers and booleans.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LuaFunction {
-    /// The library's name.
-    pub library: &'static str,
+    /// The name of the table that has it.
+    pub table: &'static str,
     /// The function's name in it.
     pub name: &'static str,
 }
@@ -184,8 +184,8 @@ impl Library {
     }
 }
 
-const fn lua(library: &'static str, name: &'static str) -> Builtin {
-    Builtin::Lua(LuaFunction { library, name })
+const fn lua(table: &'static str, name: &'static str) -> Builtin {
+    Builtin::Lua(LuaFunction { table, name })
 }
 
 fn redis(name: &[u8]) -> Option<Field> {

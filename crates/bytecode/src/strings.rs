@@ -116,7 +116,7 @@ impl Run<'_> {
 
     /// Finds a plain text. A search that may take long is Lua's, which can be ended.
     fn find(&mut self, at: usize, argc: usize) -> Results {
-        const FIND: LuaFunction = LuaFunction { library: "string", name: "find" };
+        const FIND: LuaFunction = LuaFunction { table: "string", name: "find" };
         let text = self.text(self.at(at + 1))?;
         let wanted = self.text(self.argument(at, argc, 2))?;
         let len = i64::from(text.len);
@@ -148,7 +148,7 @@ impl Run<'_> {
 
     /// `string.format`, of plain `%s`, `%d` and `%%`.
     fn format(&mut self, at: usize, argc: usize) -> Results {
-        const FORMAT: LuaFunction = LuaFunction { library: "string", name: "format" };
+        const FORMAT: LuaFunction = LuaFunction { table: "string", name: "format" };
         let format = self.text(self.at(at + 1))?;
         let start = self.texts.arena.len();
         let (mut place, mut argument) = (0, 1);

@@ -308,7 +308,7 @@ impl Translator<'_> {
             }
             Global::Function(function) => Op::Function { a, function },
             Global::Library(library) => {
-                let Some(part) = part else { return self.library(at, a, library, texts) };
+                let Some(part) = part else { return self.loaded_library(at, a, library, texts) };
                 let name = self.name(part, texts)?;
                 match library.field(name) {
                     Some(Field::Function(function)) => Op::LibraryFunction { a, function },
@@ -321,7 +321,13 @@ impl Translator<'_> {
 
     /// A library that is put somewhere: its fields are looked up as the script runs. Those that the next
     /// instruction names must be there.
-    fn library(&self, at: usize, a: u8, library: crate::library::Library, texts: &[u8]) -> Translated<Op> {
+    fn loaded_library(
+        &self,
+        at: usize,
+        a: u8,
+        library: crate::library::Library,
+        texts: &[u8],
+    ) -> Translated<Op> {
         let next = self.instruction(at + 1).filter(|next| next.code() == OP_GETTABLE);
         if let Some(next) = next.filter(|next| next.b() == u16::from(a) && next.c() & IS_CONSTANT != 0) {
             let name = self.name(u32::from(next.c() & !IS_CONSTANT), texts)?;

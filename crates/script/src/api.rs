@@ -258,6 +258,13 @@ fn end_at_every_line(stack: &Stack<'_>) {
     unsafe { martlet_lua::lua_sethook(stack.state(), Some(hook), martlet_lua::LUA_MASKLINE, 0) };
 }
 
+/// Has Lua ask from time to time whether the script may continue.
+pub fn set_hook(stack: &Stack<'_>) {
+    use martlet_lua::{LUA_MASKCOUNT, lua_sethook};
+    // SAFETY: the state is alive, and the hook one for states of interpreters.
+    unsafe { lua_sethook(stack.state(), Some(hook), LUA_MASKCOUNT, INTERRUPT_INSTRUCTIONS) };
+}
+
 /// What Lua calls from time to time.
 ///
 /// # Safety

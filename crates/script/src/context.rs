@@ -136,20 +136,26 @@ impl Context {
         data.cast()
     }
 
-    /// Sets the host of scripts; returns the one before.
-    ///
-    /// # Safety
-    /// The host is alive, and not used otherwise, until the one before is put back.
-    pub(crate) unsafe fn set_host(&self, host: Option<*mut dyn Host>) -> Option<*mut dyn Host> {
-        self.host.replace(host)
+    /// Lends the host to the functions of the state for the time of `call`, in which scripts' limit on memory
+    /// holds. `call` returns whatever happens in it.
+    pub(crate) fn with_lent_host(&self, host: &mut dyn Host, call: impl FnOnce() -> c_int) -> c_int {
+        let host: *mut (dyn Host + '_) = host;
+        // SAFETY: only the lifetime changes; the host is taken back before this one ends.
+        let host: *mut (dyn Host + 'static) = unsafe { std::mem::transmute(host) };
+        let before = self.host.replace(Some(host));
+        self.memory.set_bounded(true);
+        let status = call();
+        self.memory.set_bounded(false);
+        self.host.set(before);
+        status
     }
 
     /// Lets `work` use the host; `None` if no script runs, or within such work.
     #[inline]
     pub(crate) fn with_host<R>(&self, work: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {
         let host = self.host.take()?;
-        // SAFETY: the caller of `set_host` vouches for it, and no other code can get it in this time, since
-        // it was taken.
+        // SAFETY: it is lent by `with_lent_host`, and no other code can get it in this time, since it was
+        // taken.
         let result = work(unsafe { &mut *host });
         self.host.set(Some(host));
         Some(result)

@@ -211,10 +211,7 @@ impl Interpreter {
     }
 
     fn set_hook(&mut self) {
-        // SAFETY: the state is one of an interpreter.
-        unsafe {
-            lua::lua_sethook(self.state, Some(api::hook), lua::LUA_MASKCOUNT, api::INTERRUPT_INSTRUCTIONS)
-        };
+        api::set_hook(&self.stack());
     }
 
     /// Compiles a script.
@@ -459,18 +456,10 @@ impl Interpreter {
 
     /// Calls the function below `arguments` arguments on top; below it is the handler of errors.
     fn call(&mut self, host: &mut dyn Host, arguments: c_int) -> c_int {
-        let host: *mut (dyn Host + '_) = host;
-        // SAFETY: only the lifetime changes; the host is taken back before this one ends.
-        let host: *mut (dyn Host + 'static) = unsafe { std::mem::transmute(host) };
         let context = self.context();
-        // SAFETY: the caller lends it until the end of this function.
-        let before = unsafe { context.set_host(Some(host)) };
-        context.memory.set_bounded(true);
         // SAFETY: arguments are on top, a function and the handler below them; errors end here.
-        let status = unsafe { lua::lua_pcall(self.state, arguments, 1, -2 - arguments) };
-        context.memory.set_bounded(false);
-        // SAFETY: that is the host before this call.
-        unsafe { context.set_host(before) };
+        let call = || unsafe { lua::lua_pcall(self.state, arguments, 1, -2 - arguments) };
+        let status = context.with_lent_host(host, call);
         if let Some(panic) = context.take_panic() {
             self.take_ended();
             self.context().is_resp3.take();

@@ -12,6 +12,7 @@ use martlet_lua::lua_State;
 use martlet_protocol::reply::Reply;
 use martlet_protocol::request::Args;
 
+use crate::api;
 use crate::context::Context;
 use crate::host::{Called, DebugInput, Host, LogLevel, Verdict};
 use crate::stack::{Kind, Stack};
@@ -78,50 +79,59 @@ impl Server for NativeServer<'_> {
         self.host.log(level, text);
     }
 
+    /// A function that has to end makes the run leave: Lua then asks again whether the script may continue.
     fn lua_function(&mut self, function: LuaFunction, args: &[Scalar]) -> Option<Vec<Scalar>> {
         // SAFETY: the state is alive, and no script runs in it.
         let mut stack = unsafe { Stack::of(self.state) };
         let before = stack.top();
-        let results = call_function(&mut stack, self.globals, function, args);
+        let results = self.call_function(&mut stack, function, args);
         stack.set_top(before);
+        let context = Context::of(&stack);
+        if context.ended.take().is_some() {
+            api::set_hook(&stack);
+        }
+        if let Some(panic) = context.take_panic() {
+            std::panic::resume_unwind(panic);
+        }
         results
     }
 }
 
-fn call_function(
-    stack: &mut Stack<'_>,
-    globals: c_int,
-    function: LuaFunction,
-    args: &[Scalar],
-) -> Option<Vec<Scalar>> {
-    let below = stack.top();
-    let bytes: usize = args.iter().map(|arg| if let Scalar::Text(text) = arg { text.len() } else { 0 }).sum();
-    if !stack.memory().has_room(4 * bytes) {
-        return None;
-    }
-    // The library is behind a table that scripts see.
-    stack.get_field(globals, function.library);
-    stack.get_metatable(-1);
-    stack.get_field(-1, "__index");
-    stack.get_field(-1, function.name);
-    for arg in args {
-        match arg {
-            Scalar::Nil => stack.push_nil(),
-            Scalar::Boolean(value) => stack.push_bool(*value),
-            Scalar::Number(number) => stack.push_number(*number),
-            Scalar::Text(text) => stack.push_bytes(text),
+impl NativeServer<'_> {
+    fn call_function(
+        &mut self,
+        stack: &mut Stack<'_>,
+        function: LuaFunction,
+        args: &[Scalar],
+    ) -> Option<Vec<Scalar>> {
+        let below = stack.top();
+        let text_bytes = |arg: &Scalar| if let Scalar::Text(text) = arg { text.len() } else { 0 };
+        let bytes: usize = args.iter().map(text_bytes).sum();
+        if !stack.memory().has_room(4 * bytes) {
+            return None;
         }
+        // The library is behind a table that scripts see.
+        stack.get_field(self.globals, function.table);
+        stack.get_metatable(-1);
+        stack.get_field(-1, "__index");
+        stack.get_field(-1, function.name);
+        for arg in args {
+            match arg {
+                Scalar::Nil => stack.push_nil(),
+                Scalar::Boolean(value) => stack.push_bool(*value),
+                Scalar::Number(number) => stack.push_number(*number),
+                Scalar::Text(text) => stack.push_bytes(text),
+            }
+        }
+        let (state, arguments) = (stack.state(), args.len() as c_int);
+        // SAFETY: a function and its arguments are on top; errors end here.
+        let call = || unsafe { lua::lua_pcall(state, arguments, lua::LUA_MULTRET, 0) };
+        if Context::of(stack).with_lent_host(&mut *self.host, call) != lua::LUA_OK {
+            return None;
+        }
+        let first = below + 4;
+        (first..=stack.top()).map(|index| scalar(stack, index)).collect()
     }
-    let memory = &Context::of(stack).memory;
-    memory.set_bounded(true);
-    // SAFETY: a function and its arguments are on top; errors end here.
-    let status = unsafe { lua::lua_pcall(stack.state(), args.len() as c_int, lua::LUA_MULTRET, 0) };
-    memory.set_bounded(false);
-    if status != lua::LUA_OK {
-        return None;
-    }
-    let first = below + 4;
-    (first..=stack.top()).map(|index| scalar(stack, index)).collect()
 }
 
 fn scalar(stack: &Stack<'_>, index: c_int) -> Option<Scalar> {
