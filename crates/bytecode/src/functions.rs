@@ -9,6 +9,9 @@ use crate::stop::{Reason, Stop};
 use crate::table::Key;
 use crate::value::Value;
 
+/// Elements that an insertion or a removal moves here. Lua's own, which can be ended, moves more.
+const MOVED_MAX: i32 = 1 << 16;
+
 impl Run<'_> {
     pub fn number_of(&mut self, at: usize, argc: usize) -> Results {
         if self.int_or(at, argc, 2, 10)? != 10 {
@@ -139,8 +142,8 @@ impl Run<'_> {
             2 => end,
             3 => {
                 let position = self.int_or(at, argc, 2, 0)?;
-                // Far from the elements it takes long, which Lua's own can be ended in.
-                if matches!(self.at(at + 2), Value::Nil) || !(1..=end).contains(&position) {
+                let is_within = (1..=end).contains(&position) && end - position <= MOVED_MAX;
+                if matches!(self.at(at + 2), Value::Nil) || !is_within {
                     return Err(ARGUMENT);
                 }
                 for index in (position..end).rev() {
@@ -159,6 +162,9 @@ impl Run<'_> {
         let table = self.at(at + 1);
         let end = self.table(table)?.len(&self.texts)? as i32;
         let position = self.int_or(at, argc, 2, end)?;
+        if end.saturating_sub(position) > MOVED_MAX {
+            return Err(ARGUMENT);
+        }
         if !(1..=end).contains(&position) {
             return Ok(0);
         }

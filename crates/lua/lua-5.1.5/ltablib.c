@@ -120,6 +120,7 @@ static int tinsert (lua_State *L) {
 static int tremove (lua_State *L) {
   int e = aux_getn(L, 1);
   int pos = luaL_optint(L, 2, e);
+  size_t steps = 0;
   if (!(1 <= pos && pos <= e))  /* position is outside bounds? */
    return 0;  /* nothing to remove */
   luaL_setn(L, 1, e - 1);  /* t.n = n-1 */
@@ -127,6 +128,7 @@ static int tremove (lua_State *L) {
   for ( ;pos<e; pos++) {
     lua_rawgeti(L, 1, pos+1);
     lua_rawseti(L, 1, pos);  /* t[pos] = t[pos+1] */
+    lua_step(L, steps, 16);
   }
   lua_pushnil(L);
   lua_rawseti(L, 1, e);  /* t[e] = nil */

@@ -321,6 +321,17 @@ fn loops_in_c_can_be_ended() {
     }
 }
 
+/// The length that `#` finds in a table with holes is half a billion.
+#[test]
+fn moves_of_elements_that_are_not_there_can_be_ended() {
+    let items: String = (0..30).map(|bit| format!("[{}]=1,", 1u32 << bit)).collect();
+    for call in ["table.remove(t, 1)", "table.insert(t, 1, 1)"] {
+        let source = format!("local t = {{{items}}} return {call}");
+        let reply = run_on(&mut interpreter(), &source, &mut Echo::killing_at(3), false);
+        assert!(reply.contains("killed") || reply.contains("not enough memory"), "{source}: {reply}");
+    }
+}
+
 #[test]
 fn patterns_do_not_take_the_stack() {
     in_io_thread(|| {
