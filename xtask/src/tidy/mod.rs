@@ -29,6 +29,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lua", &[]),
     ("bytecode", &["base", "protocol"]),
     ("script", &["base", "bytecode", "lua", "protocol"]),
+    ("history", &[]),
     ("tseries", &["base", "types"]),
     ("spec", &["base", "protocol"]),
     ("engine", &["base", "journal", "keyspace", "protocol", "spec", "types"]),
