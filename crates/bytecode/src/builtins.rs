@@ -9,6 +9,7 @@ use crate::value::Value;
 impl Run<'_> {
     /// Runs a function of the subset, which is at `at`, with its arguments behind it.
     pub fn builtin(&mut self, function: Builtin, at: usize, argc: usize, wanted: u16) -> Results {
+        (at + 1..=at + argc).for_each(|place| self.spend_on(self.at(place)));
         match function {
             Builtin::Call => self.redis_call(at, argc, false, wanted),
             Builtin::CallProtected => self.redis_call(at, argc, true, wanted),

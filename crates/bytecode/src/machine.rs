@@ -242,6 +242,20 @@ impl<'r> Run<'r> {
         }
     }
 
+    /// Counts the bytes of a long text that an operation reads as operations, so that the server is asked as
+    /// often in time whatever the texts' length.
+    #[inline]
+    pub fn spend_on(&mut self, value: Value) {
+        const SHORT_MAX: u32 = 1 << 10;
+        const BYTES_PER_OPERATION: u32 = 64;
+        if let Value::Text(text) = value
+            && text.len > SHORT_MAX
+        {
+            // The next operation asks at the latest.
+            self.ticks = self.ticks.saturating_sub(text.len / BYTES_PER_OPERATION).max(1);
+        }
+    }
+
     /// Leaves what makes many texts to Lua, which collects its garbage.
     #[inline]
     pub fn check_memory(&self) -> Result<(), Stop> {

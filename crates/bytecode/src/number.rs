@@ -64,6 +64,10 @@ pub(crate) fn parse(text: &[u8]) -> Result<Option<f64>, Stop> {
 }
 
 fn parse_any(text: &[u8]) -> Result<Option<f64>, Stop> {
+    const LEN_MAX: usize = 1 << 10;
+    if text.len() > LEN_MAX {
+        return Err(Stop::Leave(Reason::Number));
+    }
     let start = text.iter().position(|byte| !is_space(byte)).unwrap_or(text.len());
     let end = text.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
     let body = &text[start..end];

@@ -55,14 +55,17 @@ impl Run<'_> {
                 }
                 Op::Jump { to } => self.pc = to as usize,
                 Op::Equal { wanted, b, c } => {
+                    self.spend_on(self.operand(b));
                     let is = self.texts.are_same(self.operand(b), self.operand(c));
                     self.pc += usize::from(is != wanted);
                 }
                 Op::Less { wanted, b, c } => {
+                    self.spend_on(self.operand(b));
                     let is = self.less(self.operand(b), self.operand(c))?;
                     self.pc += usize::from(is != wanted);
                 }
                 Op::LessOrEqual { wanted, b, c } => {
+                    self.spend_on(self.operand(b));
                     let is = self.less_or_equal(self.operand(b), self.operand(c))?;
                     self.pc += usize::from(is != wanted);
                 }
@@ -72,10 +75,14 @@ impl Run<'_> {
                     _ => self.pc += 1,
                 },
                 Op::Get { a, b, c } => {
+                    self.spend_on(self.operand(c));
                     let value = self.get(self.register(b), self.key(c))?;
                     self.set(a, value);
                 }
-                Op::Set { a, b, c } => self.set_field(self.register(a), self.key(b), self.operand(c))?,
+                Op::Set { a, b, c } => {
+                    self.spend_on(self.operand(b));
+                    self.set_field(self.register(a), self.key(b), self.operand(c))?;
+                }
                 Op::ForLoop { a, to } => self.loop_for(a, to)?,
                 other => self.value_operation(other)?,
             }

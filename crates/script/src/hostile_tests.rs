@@ -321,6 +321,19 @@ fn loops_in_c_can_be_ended() {
     }
 }
 
+/// However long the texts are that each operation compares, hashes or hands on.
+#[test]
+fn loops_over_long_texts_can_be_ended() {
+    for step in
+        ["while a == b do end", "local t = {} while true do t[a] = 1 end", "while type(a) do a:byte(1) end"]
+    {
+        let long = "string.rep('a', 1000000) for i = 1, 2 do long = long .. long end";
+        let source = format!("local long = {long} local a, b = long .. 'x', long .. 'x' {step}");
+        let reply = run_on(&mut interpreter(), &source, &mut Echo::killing_at(3), false);
+        assert!(reply.contains("killed"), "{source}: {reply}");
+    }
+}
+
 /// The length that `#` finds in a table with holes is half a billion.
 #[test]
 fn moves_of_elements_that_are_not_there_can_be_ended() {
