@@ -34,6 +34,8 @@ pub(crate) struct Relocation {
     /// The threads that get them, and which gets the next one.
     targets: std::ops::Range<usize>,
     next: usize,
+    /// Commands that the thread had run when it last chose.
+    commands: u64,
 }
 
 /// How many of `count` connections thread `thread` gives away when the first `to` threads serve, where the
@@ -104,12 +106,14 @@ impl Worker {
         leaving.rotate_left(first);
         leaving.truncate(count);
         let ticks_left = leaving.len().div_ceil(MOVES_PER_TICK) + MORE_TICKS;
-        self.relocation = Relocation { seen_active: active, leaving, ticks_left, targets, next: self.thread };
+        let (next, commands) = (self.thread, self.stats().total_commands.get());
+        self.relocation = Relocation { seen_active: active, leaving, ticks_left, targets, next, commands };
     }
 
     /// As [`Worker::begin_relocation`] for a thread that is not to serve, and has done so.
     pub(super) fn keep_away(&mut self) {
-        if self.thread >= self.relocation.seen_active && self.relocation.leaving.is_empty() {
+        let has_served = self.stats().total_commands.get() != self.relocation.commands;
+        if has_served && self.thread >= self.relocation.seen_active && self.relocation.leaving.is_empty() {
             self.begin_relocation();
         }
     }
